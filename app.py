@@ -45,7 +45,7 @@ from vit.ui.notices import LARGEST
 from vit.ui.page import QUIET, Page, forget, version_of
 from vit.ui.patch_api import patches
 from vit.ui.patches import patches_tab
-from vit.ui.photo import fit_choice, photo_input
+from vit.ui.photo import comes_back, fit_choice, photo_input
 from vit.ui.theme import CSS, HEAD, THEME
 from vit.ui.tour_api import tour
 from vit.ui.visitor import browser_key
@@ -92,6 +92,7 @@ def build() -> gr.Blocks:
                     told |= draw(shared, tab) or {}
                 tab.select(None, None, shared.opened, js=f"() => {json.dumps(name)}", **QUIET)
         links.connect(page, shared, tabs, list(TABS), told)
+        comes_back(page, shared.photo)
         page.unload(forget)
         public_endpoints(page, ENDPOINTS)
     return page.queue(max_size=64, default_concurrency_limit=8, api_open=False)

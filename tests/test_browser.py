@@ -318,8 +318,10 @@ def test_unsure(visit: Visiting) -> None:
     choose(page, "Sure of nothing")
     expect(page.locator("#facts")).to_contain_text("2 dishes")
     expect(page.locator("#result .unsure")).to_have_text("None of my 2 dishes looks right.")
+    expect(page.locator("#result")).to_contain_text("reaches only")
+    expect(page.locator("#result")).to_contain_text("this model is sure from 100 %")
     page.get_by_text("How was that decided?").click()
-    expect(page.locator("#result details")).to_contain_text("The best guess")
+    expect(page.locator("#result details")).to_contain_text("it was taught")
 
 
 def test_classes_of_others_are_not_called_dishes(visit: Visiting, server: Server) -> None:

@@ -101,8 +101,8 @@ LAYERS = (
         "vit.tour_photo",
         "vit.wall",
     ),
-    ("vit.tour",),
-    ("vit.ui", "vit.ui."),
+    ("vit.cli.terminal", "vit.tour"),
+    ("vit.ui", "vit.ui.", "vit.cli", "vit.cli."),
     ("app", "train", "vit.__main__"),
 )
 TEST_ONLY = {"timm", "transformers", "playwright", "pytest"}

@@ -17,8 +17,9 @@ from test_download import Server, local_server  # noqa: F401  (a fixture)
 from torchvision.models import ViT_B_16_Weights
 
 from vit import checkpoint, sources
-from vit.__main__ import FAMILIES, main
+from vit.__main__ import main
 from vit.card import CheckpointError
+from vit.cli.models import FAMILIES
 from vit.conventions import CONVENTIONS
 from vit.fetch import DownloadError
 from vit.inside import inside

@@ -25,7 +25,7 @@ from vit.ui.faithful_curves import curves_html
 from vit.ui.header import find
 from vit.ui.insights import blocks_html, heads_off_html, numbers_file, picture_file
 from vit.ui.page import CLICKS, MODEL_QUEUE, QUIET, Page, Queue, Wanted, sent_with, wanted_in
-from vit.ui.seen import photo_html, wall_html
+from vit.ui.seen import ahead_html, photo_html, wall_html
 from vit.ui.words import kind, notice, trouble_html
 
 # What only picks and draws does not wait for the model that runs for somebody else.
@@ -95,7 +95,7 @@ class AttentionTab:
             **model,
             **busy,
         ).then(  # after the wall: relevance runs the model once more
-            self.first, asked, [on.photo, on.wall, self.drawn], **model, **busy
+            self.first, asked, [on.photo, self.drawn], **model, **busy
         ).then(self.catch_up, [self.drawn, *asked], shown, **draw).then(
             self.show_blocks, wanted, on.blocks, **QUIET, **MODEL_QUEUE
         )
@@ -142,10 +142,14 @@ class AttentionTab:
                 return {self.empty: gr.update(visible=True), self.body: gr.update(visible=False)}
             look, question, settings = asked
             choices, around = self._choices(look, question), self._around(*asked)
-            return around | {
-                part: around.get(part, {}) | value if isinstance(value, dict) else value
-                for part, value in choices.items()
-            }
+            return (
+                {self.on.photo: ahead_html(look)}
+                | around
+                | {
+                    part: around.get(part, {}) | value if isinstance(value, dict) else value
+                    for part, value in choices.items()
+                }
+            )
         except Exception as error:
             return {
                 self.empty: gr.update(visible=False),
@@ -160,10 +164,7 @@ class AttentionTab:
             asked = asked_of(wanted, values)
             if asked is None:
                 return {self.on.photo: gr.skip()}
-            shown = self._shown(*asked)
-            return {part: shown[part] for part in (self.on.photo, self.on.wall)} | {
-                self.drawn: asked[1]
-            }
+            return {self.on.photo: _photo(*asked), self.drawn: asked[1]}
         except Exception as error:
             return {self.on.photo: trouble_html(error), self.drawn: None}
 

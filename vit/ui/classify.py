@@ -106,7 +106,7 @@ def answer(
         classifier = loaded(checkpoint)
         prediction = classifier.classify(asked.photo, top=asked.top, fit=fit)
         picture = keep_jpeg(outlined_photo(asked.photo, prediction))
-        return picture, path, result_html(prediction, classifier), asked.photo, asked
+        return picture, asked.photo, result_html(prediction, classifier), asked.photo, asked
     except PhotoError as error:
         return None, path, trouble_html(error), None, asked._replace(photo=None)
     except Exception as error:
@@ -164,13 +164,14 @@ def bar_html(label: str, share: float) -> str:
 def unsure_html(prediction: Prediction, classifier: Classifier) -> str:
     card = classifier.card
     below, them = card.unsure_below, kinds(card)
-    rule = f" This model calls itself unsure below {100 * below:.0f} %." if below else ""
+    rule = f"; this model is sure from {100 * below:.0f} %" if below else ""
+    counted = isinstance(card.training.get("calibration"), dict)
+    how_often = f" How often that is so: {INFO} at the top of the page." if counted else ""
     return (
         f'<p class="unsure">None of my {len(card.classes):,} {them} looks right.</p>'
-        '<details class="why unsure-why"><summary>How was that decided? '
-        f"{INFO}</summary><p>"
-        f"The best guess, {escape(prediction.labels[0])}, reaches only "
-        f"{escape(percent(prediction.confidence))}.{escape(rule)} "
+        f'<p class="unsure-why">The best guess, {escape(prediction.labels[0])}, reaches only '
+        f"{escape(percent(prediction.confidence))}{escape(rule)}.</p>"
+        f'<details class="why unsure-why"><summary>How was that decided? {INFO}</summary><p>'
         f"It can only choose among the {them} it was taught, so a photo of anything else should "
-        "end here.</p></details>"
+        f"end here.{how_often}</p></details>"
     )

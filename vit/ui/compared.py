@@ -64,9 +64,11 @@ def _curve(rival: Rival, top: float) -> str:
 
     ends = rival.curve[-1]
     return (
-        f'<figure><svg viewBox="-1 -1 102 52" preserveAspectRatio="none" role="img" '
+        '<figure><div class="plot">'
+        f'<svg viewBox="0 0 100 50" preserveAspectRatio="none" role="img" '
         f'aria-label="Losses of {escape(rival.name)}">{line(1, "train")}{line(2, "validation")}'
-        f"</svg><figcaption><b>{escape(rival.name)}</b> epochs {first:g} to {last:g}; loss from 0 "
-        f'to {top:.1f}, at the end <span class="train">training {ends[1]:.2f}</span>, '
+        f"</svg><i>{top:.1f}</i><i>0</i><i>epoch {first:g}</i><i>{last:g}</i></div>"
+        f"<figcaption><b>{escape(rival.name)}</b>: loss at the end "
+        f'<span class="train">training {ends[1]:.2f}</span>, '
         f'<span class="validation">validation {ends[2]:.2f}</span></figcaption></figure>'
     )

@@ -43,7 +43,11 @@ def heads_off_html(look: Look, off: Collection[tuple[int, int]]) -> str:
     before, after = look.probabilities, without(look, off)
     names = ", ".join(f"L{layer + 1} H{head + 1}" for layer, head in sorted(off))
     title = f"Without {names}" if len(off) <= 6 else f"Without {len(off)} heads"
-    return f'<div role="status"><p>{title}:</p>{before_after_html(look, before, after)}</div>'
+    best = int(after.argmax())
+    says = "it still says" if best == int(before.argmax()) else "it would say"
+    answer = f"<b>{escape(dish_name(look.card.classes[best]))}</b>, {percent(after[best].item())}"
+    table = before_after_html(look, before, after)
+    return f'<div role="status"><p>{title} {says} {answer}:</p>{table}</div>'
 
 
 def before_after_html(look: Look, before: Tensor, after: Tensor) -> str:

@@ -1,11 +1,13 @@
 """What is shown, in the page's address: `?model=NAME&tab=attention&method=head&layer=9&head=2`.
 
 It is read when the page is opened, and kept true in the browser while a visitor moves, without a
-reload and without entries in the history: back leaves the page. Photos are never in it.
+reload. Every tab opened is an entry in the browser's history, so that back opens the tab before.
+Photos are never in it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
@@ -24,10 +26,15 @@ LONGEST = 40  # letters of a bad value that are repeated
 WORDS = ("model", "tab", "method", "layer", "head", "part", "stop")
 
 # For the page's head: a visitor who has touched nothing has not moved; the address that they came
-# with stays.
+# with stays. Back and forward open the tab that the address then has.
 MOVES = """
 for (const kind of ["pointerdown", "keydown", "drop", "paste"])
   addEventListener(kind, () => { document.documentElement.dataset.moved = "yes"; }, true);
+addEventListener("popstate", () => {
+  const tabs = [...document.querySelectorAll('button[role="tab"]')];
+  const asked = new URL(location.href).searchParams.get("tab")?.toLowerCase();
+  (tabs.find((tab) => tab.textContent.trim().toLowerCase() === asked) ?? tabs[0])?.click();
+});
 """
 
 # Layers and heads are counted from 1 in an address, as on the page.
@@ -43,15 +50,16 @@ WRITE = """(model, tab, method, layer, head, part, stop) => {
     shown.part = part;
     if (part === "tour") shown.stop = stop;
   }
-  const address = new URL(location.href);
+  const address = new URL(location.href), before = address.searchParams.get("tab") ?? FIRST;
   for (const word of WORDS) {
     if (shown[word]) address.searchParams.set(word, shown[word]);
     else address.searchParams.delete(word);
   }
-  history.replaceState(history.state, "", address);
+  const how = shown.tab === before.toLowerCase() ? "replaceState" : "pushState";
+  history[how](history.state, "", address);
   document.querySelector("#link-note")?.remove();
   return [];
-}""".replace("WORDS", str(list(WORDS)))
+}""".replace("WORDS", json.dumps(WORDS))
 
 
 class Link(NamedTuple):
@@ -150,4 +158,5 @@ class Links:
             return shown | {self.note: note}
 
         blocks.load(arrive, None, [self.note, tabs, page.opened, *told.values()], **QUIET)
-        gr.on([each.change for each in inputs], None, inputs, None, js=WRITE, **QUIET)  # pyright: ignore[reportAttributeAccessIssue]
+        write = WRITE.replace("FIRST", json.dumps(names[0].lower()))
+        gr.on([each.change for each in inputs], None, inputs, None, js=write, **QUIET)  # pyright: ignore[reportAttributeAccessIssue]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from abc import ABCMeta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from vit.classifier import Prediction
 from vit.drawing import outline_box
 from vit.images import open_photo
 from vit.ui.files import keep_file
+from vit.ui.page import QUIET
 
 FITS = [("square crop", "crop"), ("whole photo", "letterbox")]
 SHOWN = "shown"  # folder of the photos that we drew
@@ -23,11 +25,20 @@ LONGEST = 1600  # pixels of the long side of a shown photo
 
 # Of what the photo input holds, what we drew, and the path of the photo it was drawn from: our
 # drawing takes the place of that photo and of older drawings, never of another photo, nor of the
-# emptiness after one was removed, that came while the model was still at work.
+# emptiness after one was removed, that came while the model was still at work. The browser notes
+# the path for as long as the page's window is open, so that the photo is there after a reload.
 IN_PLACE = r"""(now, drawn, source) => {
   const ours = /[\\/]SHOWN[\\/]/.test(now?.path);
+  try {
+    if (now && drawn) sessionStorage.setItem("food-vit-photo", source);
+    else sessionStorage.removeItem("food-vit-photo");
+  } catch {} // a browser that keeps nothing
   if (now && (ours || now.path === source) && now.path !== drawn?.path) return [drawn];
 }""".replace("SHOWN", SHOWN)
+
+NOTED = """() => {
+  try { return sessionStorage.getItem("food-vit-photo") ?? ""; } catch { return ""; }
+}"""
 
 
 class _Unwritten(type(gr.Image)):
@@ -76,6 +87,23 @@ def photo_input() -> PhotoInput:
         elem_id="photo",
         render=False,
     )
+
+
+def comes_back(blocks: gr.Blocks, photo: gr.Image) -> None:
+    """After a reload of the page its photo is there again, as long as its file is."""
+    blocks.load(sent_before, gr.Textbox(visible=False), photo, js=NOTED, **QUIET)
+
+
+def sent_before(path: str) -> str | dict:
+    """`path` if it is that of a file as visitors send them, which nobody knows who does not have
+    that file: its folder is called by the hash of what is in it."""
+    file = Path(path)
+    try:
+        folder = Path(get_upload_folder()).resolve()
+        known = file.resolve() == folder / file.parent.name / file.name and file.is_file()
+    except (OSError, ValueError):  # no path at all
+        known = False
+    return path if known and re.fullmatch("[0-9a-f]{64}", file.parent.name) else gr.skip()
 
 
 def fit_choice() -> gr.Radio:

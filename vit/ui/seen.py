@@ -134,8 +134,7 @@ def photo_html(look: Look, question: Question, colours: str, opacity: float, smo
         frames.append(f"blue frame: the patch that {'is looked at' if question.by else 'asks'}")
     return (
         f'<figure class="seen"><div class="frame" data-box="{box}" '
-        f'data-grid="{look.grid[0]} {look.grid[1]}" style="aspect-ratio: {width} / {height}; '
-        f'width: min(100%, {TALLEST * width / height:.0f}px)">'
+        f'data-grid="{look.grid[0]} {look.grid[1]}" style="{_place(picture)}">'
         f'<img src="{jpeg_url(picture)}" width="{width}" height="{height}" decoding="sync" '
         f'alt="{escape(said)}"><i class="under" hidden></i></div>'
         f'<figcaption role="status"><p>{escape(said)}</p>'
@@ -143,6 +142,21 @@ def photo_html(look: Look, question: Question, colours: str, opacity: float, smo
         f"<span>{escape(captions.scale(heat, top))}</span></p>"
         f"{_legend(frames, look)}</figcaption></figure>"
     )
+
+
+def ahead_html(look: Look) -> str:
+    """The photo alone, where the map will lie: so that nothing moves when the map comes."""
+    return (
+        f'<div class="seen ahead"><div class="photo" style="{_place(look.photo)}">'
+        f'<img src="{jpeg_url(look.photo)}" alt="Your photo"></div>'
+        '<p role="status">Working out where the model looks…</p></div>'
+    )
+
+
+def _place(picture: Image.Image) -> str:
+    """As CSS, what a photo takes up."""
+    width, height = picture.size
+    return f"aspect-ratio: {width} / {height}; width: min(100%, {TALLEST * width / height:.0f}px)"
 
 
 def _legend(frames: Sequence[str], look: Look) -> str:
