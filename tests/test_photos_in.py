@@ -139,6 +139,11 @@ def test_a_zip_is_kept_and_examined(
     page.locator("#photos-file").get_by_label("Clear").click()
     expect(chosen(page)).to_have_value("nothing")
     expect(page.locator("#photos-report")).to_be_hidden()
+    # After a reload it is still there to be chosen.
+    page.reload()
+    page.get_by_role("button", name="Use my_dishes.zip again").click()
+    expect(chosen(page)).to_have_value(str(kept))
+    expect(said(page)).to_have_count(3)
 
 
 def test_what_cannot_be_trained_on_is_said_and_not_chosen(browse: Opening, tmp_path: Path) -> None:

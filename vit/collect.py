@@ -273,6 +273,12 @@ class Visitor:
             os.replace(unfinished, path)
         return path
 
+    def last_zip(self) -> Path | None:
+        """The zip that the visitor sent last, as long as it is kept."""
+        for folder in sorted(_folders(self.folder / "zips"), key=_time, reverse=True):
+            return next(iter(_files(folder)), None)
+        return None
+
     # --- inside
 
     def _class(self, name: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import gradio as gr
 from gradio.context import Context
 
-from vit.collect import Visitor, clean_up, limits
+from vit.collect import CollectError, Visitor, clean_up, is_key, limits
 from vit.doctor import Examined, examine
 from vit.findings import Report
 from vit.findings_html import STYLE, details_html, lines_html, page_html
@@ -74,6 +74,7 @@ def photos_in(page: Page) -> gr.State:
                 height=140,
                 elem_id="photos-file",
             )
+            again = gr.Button(visible=False, size="sm", elem_id="photos-again")
             refused = gr.HTML(js_on_load=on_notice("photos-zip"), elem_id="photos-refused")
             gr.HTML(f'<div data-most="{most * 1_000_000}">{ZIP_HINT}</div>', elem_classes="hint")
         with gr.Column(visible=False, elem_id="photos-collect") as collect_part:
@@ -96,6 +97,7 @@ def photos_in(page: Page) -> gr.State:
     outputs = [*parts.outputs, chosen]
     for trigger, handler, inputs in (
         (file.upload, take_zip, [key, file]),
+        (again.click, take_zip_again, [key]),
         (use.click, take_collection, [key]),
         (course.click, take_course, None),
     ):
@@ -106,8 +108,10 @@ def photos_in(page: Page) -> gr.State:
     board.changed(collection_changed, [key, chosen], outputs)
     root = Context.root_block
     assert root is not None  # drawn inside a page
-    # A visitor opens the page: the collection of one who was here before.
-    board.draws(root.load(clean_up, None, None, **QUIET))
+    # A visitor opens the page: the collection, and the last zip, of one who was here before.
+    came = root.load(clean_up, None, None, **QUIET)
+    board.draws(came)
+    came.then(offer_zip, key, again, **QUIET)
     return chosen
 
 
@@ -121,6 +125,22 @@ def take_zip(key: str | None, files: list[tuple[str, str]]) -> Iterator[Outputs]
         for name, path in files[:1]:
             yield f"Keeping {name} …"
             yield Visitor(key or "").keep_zip(path, name)
+
+    yield from _examined(find)
+
+
+def offer_zip(key: str | None) -> dict:
+    """The button that leads back to the zip that this visitor sent last."""
+    kept = Visitor(key or "").last_zip() if is_key(key) else None
+    return gr.update(value=f"Use {kept.name} again" if kept else "", visible=kept is not None)
+
+
+def take_zip_again(key: str | None) -> Iterator[Outputs]:
+    def find() -> Iterator[str | Path]:
+        kept = Visitor(key or "").last_zip()
+        if kept is None:
+            raise CollectError("That zip is not kept any more; send it again.")
+        yield kept
 
     yield from _examined(find)
 
