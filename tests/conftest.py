@@ -1,10 +1,14 @@
 """Fixtures that several test files share."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from small import lay_out
 
+torch.set_num_threads(1)  # small matrices are slower on many, most of all beside other programs
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -34,3 +38,16 @@ def vit_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty user's folder."""
     monkeypatch.setenv("VIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data (12 training and 4 test photos of two classes) and a small start."""
+    return lay_out(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Whatever a test does to the number of torch's threads, the next one has one again."""
+    yield
+    torch.set_num_threads(1)

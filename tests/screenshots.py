@@ -16,19 +16,11 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.serving import CHROMIUM_FLAGS, ROOT, find_chromium, save_unsure, serving
+from tests.serving import CHROMIUM_FLAGS, ROOT, find_chromium, open_tab, save_unsure, serving
 
 ASSETS = ROOT / ".assets"  # the README's pictures
 PHOTO: list[Path] = []  # a photo to show instead of our example
 EXAMPLES = sorted((ROOT / "examples").glob("*.jpg"))
-
-
-def open_tab(page: Page, name: str) -> None:
-    tab = page.get_by_role("tab", name=name, exact=True)
-    if not tab.is_visible():  # on a narrow screen it may be in Gradio's menu
-        page.locator(".overflow-menu > button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text=name)
-    tab.click()
 
 
 def empty(page: Page) -> None:

@@ -177,6 +177,14 @@ def visit(chromium: Browser, server: Server) -> Iterator[Callable[..., Visit]]:
         assert not this.foreign, this.foreign
 
 
+def open_tab(page: Page, name: str) -> None:
+    tab = page.get_by_role("tab", name=name, exact=True)
+    if not tab.is_visible():  # on a narrow screen it may be in Gradio's menu
+        page.locator(".overflow-menu > button").first.click()
+        tab = page.locator(".overflow-dropdown button", has_text=name)
+    tab.click()
+
+
 LEFT = ("BodyStreamBuffer was aborted", "ERR_INCOMPLETE_CHUNKED_ENCODING", "network error")
 
 

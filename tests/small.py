@@ -46,6 +46,14 @@ def tiny_start(path: Path, config: ViTConfig = TINY) -> Path:
     return checkpoint.save(path, model, card, dtype=torch.float32)
 
 
+def lay_out(folder: Path) -> Path:
+    """In `folder`: data (12 training and 4 test photos of two classes) and tiny.safetensors."""
+    photos(folder / "data" / "train", 12)
+    photos(folder / "data" / "test", 4)
+    tiny_start(folder / "tiny.safetensors")
+    return folder
+
+
 def run(recipe: Recipe, folder: Path, save_every: float = 60.0) -> list[Report]:
     return list(finetune(recipe, folder, save_every=save_every))
 

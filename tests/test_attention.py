@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,14 +38,6 @@ from vit.pretrained import read_weights
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ViTConfig((16, 24), (8, 8), width=24, depth=2, heads=3, mlp_width=48, classes=5)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(**changes: object) -> ViT:

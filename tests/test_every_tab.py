@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from serving import Server, Visit
+from serving import Server, Visit, open_tab
 from test_browser import first_dish, send, shown_picture
 
 pytest_plugins = ["serving"]
@@ -18,14 +18,6 @@ TABS = ("Classify", "Patches", "Attention", "Fine-tune", "Model")
 PIZZA = Path(__file__).parents[1] / "examples" / "pizza_margherita.jpg"
 DRAWN = {"Patches": "#patch-about h3", "Attention": "#wall button", "Model": "#tour-words h3"}
 SUSHI = next(PIZZA.parent.glob("sushi*.jpg"))
-
-
-def open_tab(page: Page, name: str) -> None:
-    tab = page.get_by_role("tab", name=name, exact=True)
-    if not tab.is_visible():  # on a narrow screen it may be in Gradio's menu
-        page.locator(".overflow-menu > button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text=name)
-    tab.click()
 
 
 LEFT = ("AbortError", "Connection errored out")  # what Gradio says of a page that is left

@@ -1,7 +1,6 @@
 """What-if questions: each answer against the same done by hand, and against chance."""
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,14 +13,6 @@ from vit.faithfulness import deletion_curve, faithfulness, insertion_curve
 from vit.model import ViT, ViTConfig
 
 CONFIG = ViTConfig((16, 24), (8, 8), width=24, depth=2, heads=3, mlp_width=48, classes=5)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(**changes: object) -> ViT:

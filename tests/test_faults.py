@@ -21,7 +21,7 @@ import httpx
 import pytest
 from serving import ROOT, Server, jpeg, save_unsure, serving
 from session import API, Refused, Session, bring, teach
-from small import photos, same, tiny_start, weights
+from small import same, tiny_start, weights
 from test_strangers import dishes
 from test_train_command import steps
 
@@ -39,15 +39,6 @@ pytest_plugins = ["serving"]
 
 KILLS = 20
 ANN = Visitor("ann's key")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    photos(folder / "data" / "train", 12)
-    photos(folder / "data" / "test", 4)
-    tiny_start(folder / "tiny.safetensors")
-    return folder
 
 
 def wait(condition: Callable[[], object], seconds: float = 240) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import TINY, losses, photos, run, same, tiny_start, weights
+from small import TINY, losses, photos, run, same, weights
 
 from vit import checkpoint
 from vit import finetune as finetune_module
@@ -37,25 +37,6 @@ from vit.reports import (
 from vit.runstate import BEST, RECIPE, SKIPPED, STATE, STOP, RunError, forget_after
 from vit.speed import Speed
 from vit.start import read_start
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads would cost a model this small more than they give."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data (12 training and 4 test photos of two classes) and a small start."""
-    folder = tmp_path_factory.mktemp("made")
-    photos(folder / "data" / "train", 12)
-    photos(folder / "data" / "test", 4)
-    tiny_start(folder / "tiny.safetensors")
-    return folder
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import FilePayload, Locator, Page, expect
-from serving import ROOT, Server, Visit, jpeg
+from serving import ROOT, Server, Visit, jpeg, open_tab
 
 from vit.checkpoint import read_card
 from vit.runfolder import PROCESS, kill
@@ -53,13 +53,9 @@ def nothing_goes_on(server: Server) -> Iterator[None]:
         kill(run.folder)
 
 
-def open_tab(page: Page) -> None:
+def open_finetune(page: Page) -> None:
     page.wait_for_selector("#facts p, #facts strong")
-    tab = page.get_by_role("tab", name="Fine-tune", exact=True)
-    if not tab.is_visible():  # on a narrow screen it may be in Gradio's menu
-        page.locator(".overflow-menu > button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text="Fine-tune")
-    tab.click()
+    open_tab(page, "Fine-tune")
     expect(page.locator("#run-table")).to_be_visible()
 
 
@@ -105,7 +101,7 @@ def test_teach_watch_and_classify(
 ) -> None:
     other = visit().page  # open before, and left alone
     page = visit().page
-    open_tab(page)
+    open_finetune(page)
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     start(page, photos, "pizza-steak-sushi", "taught")
     command = page.locator("#run-command textarea").input_value()
@@ -147,7 +143,7 @@ def test_reload_kill_resume_stop_and_strangers(
 ) -> None:
     this = visit()
     page = this.page
-    open_tab(page)
+    open_finetune(page)
     page.get_by_label("everything").check()
     page.locator("#run-advanced").get_by_text("Advanced").click()
     page.locator("#set-epochs textarea").fill("5000")
@@ -163,7 +159,7 @@ def test_reload_kill_resume_stop_and_strangers(
 
     # a stranger sees that it runs, and can neither stop nor rename nor delete it
     stranger = visit().page
-    open_tab(stranger)
+    open_finetune(stranger)
     stranger.locator("#run-table").get_by_role("button", name="long", exact=True).click()
     expect(status(stranger)).to_contain_text("learning", timeout=SOON)
     expect(stranger.get_by_role("button", name="Stop and keep the best")).to_have_count(0)
@@ -174,7 +170,7 @@ def test_reload_kill_resume_stop_and_strangers(
     this.errors.clear()  # of what was under way
     page.goto(server.url)
     again = page
-    open_tab(again)
+    open_finetune(again)
     expect(status(again)).to_contain_text("long", timeout=SOON)
     learning(again)
 
@@ -205,7 +201,7 @@ def test_reload_kill_resume_stop_and_strangers(
 
 def test_what_cannot_be_started_is_said(visit: Visiting, tmp_path: Path, photos: Path) -> None:
     page = visit(390).page
-    open_tab(page)
+    open_finetune(page)
     bring(page, photos)
     choose_start(page, "pizza-steak-sushi")
     page.get_by_label("Name of the new model").fill("pizza-steak-sushi")
@@ -238,7 +234,7 @@ def test_a_new_model_answers_for_the_photo_that_is_there(visit: Visiting, photos
     page = visit().page
     page.locator("#photo input[type=file]").set_input_files(payload("a.jpg", jpeg()))
     expect(page.locator("#result .dishes li").first).to_be_visible(timeout=SOON)
-    open_tab(page)
+    open_finetune(page)
     page.get_by_label("everything").check()
     page.locator("#run-advanced").get_by_text("Advanced").click()
     page.locator("#set-epochs textarea").fill("1")

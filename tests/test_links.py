@@ -5,9 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
-from serving import Visit
+from serving import Visit, open_tab
 from test_browser import choose
-from test_model_tab import open_tab as open_model_tab
 
 from vit.checkpoint import available
 from vit.ui.links import note_html, read_link
@@ -98,7 +97,7 @@ def test_the_address_follows_and_back_opens_the_tab_before(visit: Visiting) -> N
     assert words(page) == {}
     page.get_by_role("tab", name="Patches").click()
     expect(page).to_have_url(re.compile("tab=patches"))
-    open_model_tab(page)
+    open_tab(page, "Model")
     expect(page).to_have_url(re.compile("tab=model"))
     page.locator("#tour-empty button").first.click()
     page.locator("#tour-nav [data-stop=softmax]").click()

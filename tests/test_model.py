@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +16,6 @@ from vit.model import PRESETS, Attention, Block, DropPath, ViT, ViTConfig, resiz
 TINY = ViTConfig(
     image_size=(32, 48), patch_size=(8, 16), width=12, depth=2, heads=3, mlp_width=20, classes=5
 )  # 4 rows of 3 patches
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny matrices are slower on many threads, most of all where other programs run too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def random_weights(module: nn.Module, seed: int = 0) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from serving import Server, Visit
+from serving import Server, Visit, open_tab
 from test_browser import choose, fits_the_window, send, shown_picture
 from test_patches_tab import click_patch
 
@@ -25,19 +25,11 @@ def pizza(shared_data: Path) -> Path:
     return shared_data / "pizza_steak_sushi" / "test" / "pizza" / "1152100.jpg"
 
 
-def open_tab(page: Page) -> None:
-    tab = page.get_by_role("tab", name="Model", exact=True)
-    if not tab.is_visible():  # on a narrow screen it may be in Gradio's menu
-        page.locator(".overflow-menu > button").first.click()
-        tab = page.locator(".overflow-dropdown button", has_text="Model")
-    tab.click()
-
-
 def take_the_tour(page: Page, photo: Path) -> None:
     choose(page, "pizza-steak-sushi")
     send(page, photo)
     shown_picture(page)
-    open_tab(page)
+    open_tab(page, "Model")
     expect(page.locator("#tour-words h3")).to_have_text(STOPS[0].title)
 
 
@@ -123,7 +115,7 @@ def test_controls_change_the_numbers(visit: Visiting, pizza: Path, width: int) -
 def test_calculator(visit: Visiting, width: int) -> None:
     page = visit(width).page
     choose(page, "pizza-steak-sushi")
-    open_tab(page)
+    open_tab(page, "Model")
     show(page, "Calculator")
     tiles = page.locator("#calculated .tiles li b")
     expect(tiles.first).to_have_text("5.53 million")
@@ -147,7 +139,7 @@ def test_calculator(visit: Visiting, width: int) -> None:
 def test_architecture_and_what_was_learned(visit: Visiting, pizza: Path, width: int) -> None:
     page = visit(width).page
     choose(page, "pizza-steak-sushi")
-    open_tab(page)
+    open_tab(page, "Model")
     expect(page.locator("#tour-empty")).to_contain_text("No photo yet")
     show(page, "Architecture")
     table = page.locator("#layers table")

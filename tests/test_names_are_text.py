@@ -88,11 +88,8 @@ def page(
     home = base / "home"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VIT_HOME", str(home))
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
         save_evil(home)
         train_evil(base, home)
-        torch.set_num_threads(threads)
     with serving(base, home) as server:
         context = chromium.new_context(viewport={"width": 1280, "height": 844})
         page = context.new_page()

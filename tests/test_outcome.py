@@ -10,9 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
-from small import photos, run, tiny_start
+from small import lay_out, run
 
 from vit import checkpoint
 from vit import outcome as outcome_module
@@ -38,21 +37,10 @@ from vit.reports import Finished
 from vit.runstate import BEST, STOP, RunError
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with data (two classes, a test set), a start, and a finished run in `run`."""
-    folder = tmp_path_factory.mktemp("trained")
-    photos(folder / "data" / "train", 12)
-    photos(folder / "data" / "test", 4)
-    tiny_start(folder / "tiny.safetensors")
+    folder = lay_out(tmp_path_factory.mktemp("trained"))
     recipe = Recipe(
         str(folder / "data"),
         start=str(folder / "tiny.safetensors"),

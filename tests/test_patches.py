@@ -207,8 +207,6 @@ def test_a_backbone_has_no_answer_to_change(tmp_path) -> None:
 
 def test_hiding_what_is_trusted_hurts_more_than_chance(shared_data) -> None:
     """On real photos and the bundled model, by far and on average."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # enough, and not slowed down by what else runs
     path = checkpoint.resolve("pizza-steak-sushi")
     generator = torch.Generator().manual_seed(0)
     trusted_drops, chance_drops = [], []
@@ -223,4 +221,3 @@ def test_hiding_what_is_trusted_hurts_more_than_chance(shared_data) -> None:
             chance_drops.append(was - answer_without(this, chance)[first].item())
     assert sum(trusted_drops) > 3 * max(0.0, sum(chance_drops))
     assert sum(trusted_drops) / len(trusted_drops) > 0.05
-    torch.set_num_threads(threads)

@@ -163,6 +163,7 @@ def test_what_cannot_be_trained_on_is_said_and_not_chosen(browse: Opening, tmp_p
             payload(name, "application/zip", content)
         )
         expect(status).to_contain_text(sentence)
+        expect(status).not_to_contain_text("visitors/")  # where it is kept
         expect(chosen(page)).to_have_value("nothing")
         expect(page.locator("#photos-progress").get_by_text("Stop")).to_be_hidden()
         assert fits_the_window(page)

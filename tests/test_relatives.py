@@ -3,7 +3,6 @@ timm, at native size and others, and everything that the plain model can do."""
 
 import copy
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,14 +36,6 @@ BASE = PRESETS["B/16"]
 LARGE_DINO = replace(
     PRESETS["L/16"], image_size=(518, 518), patch_size=(14, 14), layer_scale=True, registers=4
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def timm_model(name: str, **changes: Any) -> nn.Module:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from gradio.utils import get_upload_folder
 from playwright.sync_api import Browser, Page, expect
-from serving import Server
+from serving import Server, open_tab
 from test_browser import choose, first_dish, send
-from test_every_tab import LEFT, open_tab
+from test_every_tab import LEFT
 
 from vit.ui.files import keep_file
 from vit.ui.photo import sent_before

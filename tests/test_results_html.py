@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from small import photos, run, tiny_start
 
 from vit import checkpoint
@@ -101,8 +100,6 @@ def test_names_are_text_whatever_they_hold(tmp_path):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A start that knows beans, photos, and a finished run from the one with the others."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("trained")
     photos(base / "data", 6)
     model, card = checkpoint.load(tiny_start(base / "start.safetensors"))
@@ -110,7 +107,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoint.save(base / "start.safetensors", model, replace(card, classes=known))
     recipe = Recipe(str(base / "data"), start=str(base / "start.safetensors"), epochs=1)
     run(recipe, base / "run")
-    torch.set_num_threads(before)
     return base
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
-from serving import Server, Visit, serving
+from serving import Server, Visit, open_tab, serving
 from small import photos, run, tiny_start
 
 from vit import checkpoint
@@ -42,8 +41,6 @@ class showing(serving):
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Head-only trainings: three dishes, fourteen, the first without its counts, and one whose
     photos are gone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     base = tmp_path_factory.mktemp("results")
     start = str(tiny_start(base / "small-start.safetensors"))
     data = base / "data"
@@ -64,7 +61,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     moved = shutil.copytree(base / "few", base / "gone")
     stored = (moved / OUTCOME).read_text("utf-8")
     (moved / OUTCOME).write_text(stored.replace(str(data), str(base / "nowhere")), "utf-8")
-    torch.set_num_threads(before)
     return [base / name for name in ("few", "many", "uncounted", "gone")]
 
 
@@ -92,12 +88,8 @@ def results(visit: Visiting, shown: Server) -> Callable[..., Page]:
 
     def open_page(number: int = FEW, width: int = 1280) -> Page:
         page = visit(width, url=shown.url).page
-        tab = page.get_by_role("tab", name="Result", exact=True)
         page.wait_for_selector("#facts p, #facts strong")
-        if not tab.is_visible():  # on a narrow screen it is in Gradio's menu
-            page.locator(".overflow-menu > button").first.click()
-            tab = page.locator(".overflow-dropdown button", has_text="Result")
-        tab.click()
+        open_tab(page, "Result")
         expect(page.locator("#results-status")).to_contain_text("When a run has ended")
         page.get_by_role("button", name=f"Run {number}").click()
         expect(page.locator("#results-verdict")).to_contain_text("right")

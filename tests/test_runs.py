@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import photos, tiny_start
 
 from vit import checkpoint
 from vit.history import told
@@ -25,15 +24,6 @@ from vit.runstate import HISTORY, RunError
 
 ROOT = Path(__file__).resolve().parents[1]
 ANN, BEN = Visitor("ann's key"), Visitor("ben's key")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    photos(folder / "data" / "train", 12)
-    photos(folder / "data" / "test", 4)
-    tiny_start(folder / "tiny.safetensors")
-    return folder
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
-from small import photos, same, tiny_start, weights
+from small import same, weights
 
 import train
 from vit import checkpoint
@@ -21,21 +20,9 @@ from vit.runstate import HISTORY, STATE, STOP
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data (12 training and 4 test photos of two classes) and a small start."""
-    folder = tmp_path_factory.mktemp("made")
-    photos(folder / "data" / "train", 12)
-    photos(folder / "data" / "test", 4)
-    tiny_start(folder / "tiny.safetensors")
-    return folder
-
-
 @pytest.fixture(autouse=True)
-def own_home_and_threads(vit_home):
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+def own_home(vit_home) -> None:
+    """Nothing is written into the folder of whoever runs the tests."""
 
 
 def words(made: Path, *more: str) -> list[str]:

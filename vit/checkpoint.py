@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -249,11 +250,18 @@ def available(problems: list[str] | None = None) -> list[Entry]:
                     problems.append(f"{path} has the name of a bundled checkpoint; rename it.")
                 continue
             try:
-                found[path.stem] = Entry(path.stem, path, read_card(path), bundled)
+                found[path.stem] = Entry(path.stem, path, _card_of(path, version(path)), bundled)
             except (CheckpointError, OSError) as error:
                 if problems is not None:
                     problems.append(str(error))
     return sorted(found.values(), key=lambda entry: (not entry.bundled, entry.name))
+
+
+@lru_cache(maxsize=256)
+def _card_of(path: Path, written: object) -> Card:
+    """The card of a file as it was written then: every page asks for all of them, again and again.
+    A file that cannot be read is read anew each time."""
+    return read_card(path)
 
 
 def fingerprint(path: str | os.PathLike[str]) -> str:

@@ -167,18 +167,25 @@ def take_course() -> Iterator[Outputs]:
 def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
     """The outputs while the photos come and are examined, and with the report. `find` yields what
     it is doing, as sentences, and last the path."""
+    path = None
     try:
         for step in find():
             if isinstance(step, str):
                 yield _busy(f"<progress></progress> {escape(step)}")
                 continue
+            path = step
             for look in examine(step, most=run_limits().photos):
                 if isinstance(look, Report):
                     yield _reported(look, step)
                 else:
                     yield _busy(examining_html(look))
     except Exception as error:
-        yield _trouble(trouble_html(error))
+        yield _trouble(_named(trouble_html(error), path))
+
+
+def _named(said: str, path: Path | None) -> str:
+    """The same, calling the photos by their name: where they are kept is nothing to a visitor."""
+    return said.replace(escape(str(path)), escape(path.name)) if path else said
 
 
 def examining_html(look: Examined) -> str:
@@ -221,7 +228,7 @@ def _reported(report: Report, path: Path) -> Outputs:
     name = Path(report.data).stem or "photos"
     data = json.dumps(report.to_json(), indent=1, ensure_ascii=False).encode()
     return (
-        gr.update(value=trouble_html(report.problem), visible=not report.trainable),
+        gr.update(value=_named(trouble_html(report.problem), path), visible=not report.trainable),
         gr.update(visible=True),
         lines_html(report),
         details_html(report),
