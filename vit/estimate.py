@@ -58,11 +58,12 @@ def seconds(recipe: Recipe, config: ViTConfig, size: tuple[int, int]) -> float |
 
 @cache
 def speed() -> float:
-    """Multiply-adds a second of this machine, by a matrix product of a few milliseconds."""
-    a = torch.rand(512, 512)
+    """Multiply-adds a second of this machine: the fastest of some matrix products, for each of them
+    may have waited for other programs."""
+    a = torch.rand(1024, 1024)
     best = math.inf
-    for _ in range(3):
+    for _ in range(8):
         began = time.perf_counter()
         torch.mm(a, a)
         best = min(best, time.perf_counter() - began)
-    return 512**3 / best
+    return 1024**3 / best

@@ -400,6 +400,8 @@ class ViT(nn.Module):
 
     def _initialise(self) -> None:
         """As in the authors' code: Glorot weights, small positions, a head of zeros."""
+        if self.pos_embed.is_meta:  # shapes alone: for numbers that nobody sees, torch would load
+            return  # its whole compiler, which takes longer than to read a model
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)

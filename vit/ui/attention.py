@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import gradio as gr
 from gradio.components import Component
@@ -125,6 +126,9 @@ class AttentionTab:
             (on.draw_curves, self.curves, on.curves, on.stop_curves),
         ):
             stop.ends(button.click, make, asked, [result], **QUIET, **MODEL_QUEUE)
+        another = [each.input for each in quick] + [on.dish.input, on.photo.click, on.wall.click]  # pyright: ignore[reportAttributeAccessIssue]
+        for stop in (on.stop_test, on.stop_curves):  # what is under way is about the map before
+            stop.also(partial(gr.on, another))
         for button, make in (
             (on.save_picture, self.picture),
             (on.save_numbers, self.numbers),

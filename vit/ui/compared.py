@@ -46,9 +46,9 @@ def _counts(photos: str, right: Sequence[Count], guess: float) -> str:
 
 
 def _top(comparison: Comparison) -> float:
-    """The same scale for all curves."""
+    """The same scale for all curves, a little above the highest."""
     losses = [max(each[1:]) for rival in comparison.rows for each in rival.curve]
-    return max(losses, default=1.0) or 1.0
+    return 1.1 * max(losses, default=0.0) or 1.0
 
 
 def _curve(rival: Rival, top: float) -> str:

@@ -14,7 +14,7 @@ from vit.ui.faithful import at_work, progress_html
 from vit.ui.words import percent
 
 WIDTH, HEIGHT = 300, 150  # of a plot, in its own units
-LEFT, BELOW = 34, 34  # of it, for the numbers
+LEFT, BELOW = 42, 34  # of it, for the numbers
 
 
 def curves_html(look: Look, question: Question) -> Iterator[str]:

@@ -64,6 +64,7 @@ class Form:
                 [(WAYS.get(mode, mode), mode) for mode in MODES],
                 value="head",
                 label="What learns",
+                scale=2,
                 min_width=280,
                 elem_id="run-mode",
             )
@@ -72,6 +73,7 @@ class Form:
                 choices,
                 value=choices[0][1],
                 label="Starting from",
+                scale=1,
                 min_width=220,
                 elem_id="run-start",
                 filterable=False,
@@ -79,6 +81,7 @@ class Form:
             self.name = gr.Textbox(
                 label="Name of the new model",
                 placeholder=FIRST_NAME,
+                scale=1,
                 min_width=180,
                 max_length=60,
                 elem_id="run-name",
