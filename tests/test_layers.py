@@ -251,3 +251,22 @@ def test_imports_are_light_and_open_no_connection() -> None:
     assert heavy["vit"] == []  # not even torch
     assert heavy["vit.classifier"] == ["torch"]
     assert {name: found for name, found in heavy.items() if found not in ([], ["torch"])} == {}
+
+
+LOAD = """
+import sys
+from vit.classifier import Classifier
+
+Classifier.load("food101").classify(sys.argv[1])
+heavy = ("torch._dynamo", "sympy", "torchvision", "matplotlib")
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+def test_an_answer_needs_nothing_heavy_but_torch() -> None:
+    """Torch's compiler, which much of torch loads on the way, takes longer than all the rest."""
+    photo = str(next((ROOT / "examples").glob("*.jpg")))
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, photo], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]", done.stderr or done.stdout
