@@ -18,9 +18,9 @@ from vit.runstate import STATE
 
 MODES = {
     # Batches of 3: 20 photos end in one of 2, 19 in one of 1, of which a process gets nothing.
-    "all": ["--mode", "all", "--colour", "0.3"],
+    "all": ["--mode", "all", "--colour", "0.3", "--drop-path", "0.3"],
     "staged": ["--mode", "all", "--image-size", "32:1,48:1:0.5", "--mixup", "0.3"],
-    "last": ["--mode", "last", "--blocks", "1", "--views", "3"],
+    "last": ["--mode", "last", "--blocks", "1", "--views", "3", "--drop-path", "0.3"],
     "spilled": ["--mode", "last", "--blocks", "1", "--memory", "0"],
     "head": ["--mode", "head"],
 }

@@ -397,6 +397,19 @@ def test_mixup_and_bfloat16_train(recipe, tmp_path):
     assert losses(run(lower, tmp_path / "c")) == pytest.approx(plain, abs=0.05)
 
 
+@pytest.mark.parametrize("mode", ["all", "last"])
+def test_branches_are_left_out_while_training_and_the_result_is_a_plain_model(
+    recipe, tmp_path, mode
+):
+    short = dataclasses.replace(in_mode(recipe, mode), epochs=1)
+    dropping = dataclasses.replace(short, drop_path=0.5)
+    plain, dropped = run(short, tmp_path / "a"), run(dropping, tmp_path / "b")
+    assert losses(dropped)[1:] != losses(plain)[1:]
+    cards = [checkpoint.read_card(end(reports).path) for reports in (plain, dropped)]
+    assert cards[0].config == cards[1].config
+    assert cards[1].training["recipe"]["drop_path"] == 0.5
+
+
 def test_averaged_weights_follow_by_hand():
     module = torch.nn.Linear(1, 1, bias=False)
     module.weight.data.fill_(0.0)

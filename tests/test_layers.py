@@ -44,6 +44,7 @@ LAYERS = (
         "vit.data",
         "vit.defaults",
         "vit.download",
+        "vit.droppath",
         "vit.hubconfig",
         "vit.lesson",
         "vit.naming",

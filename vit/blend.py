@@ -19,14 +19,12 @@ def blend(fine: ViT, start: ViT, share: float) -> ViT:
     """
     if not 0 <= share <= 1:
         raise ValueError(f"share must be from 0 (the start) to 1 (the result), got {share}.")
-    like = replace(
-        fine.config, classes=start.config.classes, drop_path=0.0, registers=start.config.registers
-    )
-    if replace(start.config, drop_path=0.0) != like:
+    own = start.config
+    if replace(fine.config, classes=own.classes, registers=own.registers) != own:
         raise CheckpointError("The two models have different shapes; give a model and its start.")
     base = ViT(fine.config)
-    own = {k: v for k, v in start.state_dict().items() if not k.startswith("head.")}
-    base.load_state_dict(own, strict=False)
+    backbone = {k: v for k, v in start.state_dict().items() if not k.startswith("head.")}
+    base.load_state_dict(backbone, strict=False)
     if fine.config.registers != start.config.registers:
         relieve_corners(base)
     weights, old = fine.state_dict(), base.state_dict()

@@ -35,6 +35,11 @@ class World:
             return torch.device("cpu")
         return torch.device("cuda", torch.cuda.current_device())
 
+    @property
+    def mine(self) -> slice:
+        """Which rows of a step's batch are this process's."""
+        return slice(self.rank, None, self.size)
+
     def share(self, count: int) -> list[int]:
         """The indices below `count` that are this process's; `gather` puts all in order again.
 

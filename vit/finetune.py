@@ -25,6 +25,7 @@ from vit.batches import prefetch, shuffled
 from vit.card import Card
 from vit.data import DataSet
 from vit.distributed import World
+from vit.droppath import drop_path
 from vit.evaluate import Evaluation, evaluate
 from vit.metrics import Count
 from vit.optim import Average, parameter_groups, rate_at
@@ -247,6 +248,7 @@ class _Run:
         with (
             torch.autocast(self.device.type, torch.bfloat16, enabled=lower),
             explicit_attention(self.model) if slow else nullcontext(),
+            drop_path(self.model, recipe.drop_path, photos, self.world.mine),
         ):
             logits = self.forward(inputs.to(self.device), keep)
         targets = targets.to(self.device)

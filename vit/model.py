@@ -32,8 +32,8 @@ class ViTConfig:
 
     `image_size` and `patch_size` are (height, width) in pixels. `representation` is the width of
     the optional tanh layer before the head (the authors' `pre_logits`). `registers` counts extra
-    learned tokens that belong to no patch (Darcet et al. 2024). `dropout` and `drop_path` act in
-    training only. Raises ValueError, naming the field, when the values cannot make a model.
+    learned tokens that belong to no patch (Darcet et al. 2024). `dropout` acts in training only.
+    Raises ValueError, naming the field, when the values cannot make a model.
 
     Four fields are for relatives of the plain model. `stem` makes a hybrid: the blocks in each
     stage of the ResNet that reads the picture first, () for its root alone (`vit.hybrid`).
@@ -57,7 +57,6 @@ class ViTConfig:
     layer_scale: bool = False
     patch_mean: bool = False
     dropout: float = 0.0
-    drop_path: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
@@ -78,11 +77,9 @@ class ViTConfig:
         for name in ("layer_scale", "patch_mean"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {value!r}.")
-        for name in ("dropout", "drop_path"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and 0 <= value < 1):
-                raise ValueError(f"{name} must be in [0, 1), got {value!r}.")
+        number = isinstance(self.dropout, int | float) and not isinstance(self.dropout, bool)
+        if not (number and 0 <= self.dropout < 1):
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout!r}.")
         if self.width % self.heads:
             raise ValueError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads."
@@ -134,6 +131,7 @@ class ViTConfig:
         """
         if not isinstance(values, Mapping):
             raise ValueError(f"A model config must be an object, got {values!r}.")
+        values = {name: values[name] for name in values if name != _FORMER}
         names = {field.name for field in fields(cls)}
         for name in sorted((names - _EXTRAS) - set(values) | set(values) - names):
             raise ValueError(f"{name} is {'unknown' if name in values else 'missing'}.")
@@ -153,9 +151,9 @@ _EXTRAS = frozenset(
         "layer_scale",
         "patch_mean",
         "dropout",
-        "drop_path",
     }
 )
+_FORMER = "drop_path"  # in older files: how they were trained, which changes no answer
 # Far above every published model, and low enough that a damaged file cannot ask for the impossible.
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
@@ -254,31 +252,16 @@ class MLP(nn.Module):
         return self.fc2(self.drop(self.act(self.fc1(tokens))))
 
 
-class DropPath(nn.Module):
-    """Leave a residual branch out for whole photos at random (Huang et al. 2016), in training."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, branch: Tensor) -> Tensor:
-        if not self.training or self.rate == 0:
-            return branch
-        keep = 1 - self.rate
-        kept = torch.rand(branch.shape[0], 1, 1, device=branch.device) < keep
-        return branch * kept.to(branch.dtype) / keep  # the expected value stays the same
-
-
 class Block(nn.Module):
     """One transformer block: attention, then MLP, each after a LayerNorm and around a residual."""
 
-    def __init__(self, config: ViTConfig, drop_path: float) -> None:
+    def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(config.width, eps=LAYER_NORM_EPS)
         self.attn = Attention(config.width, config.heads)
         self.norm2 = nn.LayerNorm(config.width, eps=LAYER_NORM_EPS)
         self.mlp = MLP(config.width, config.mlp_width, config.dropout)
-        self.drop = nn.Sequential(nn.Dropout(config.dropout), DropPath(drop_path))
+        self.drop = nn.Dropout(config.dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = tokens + self.drop(self.attn(self.norm1(tokens)))
@@ -299,8 +282,8 @@ class LayerScale(nn.Module):
 class ScaledBlock(Block):
     """A block with a `LayerScale` at the end of each branch, as in DINOv2."""
 
-    def __init__(self, config: ViTConfig, drop_path: float) -> None:
-        super().__init__(config, drop_path)
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
         self.ls1, self.ls2 = LayerScale(config.width), LayerScale(config.width)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -330,9 +313,8 @@ class ViT(nn.Module):
         )
         self.pos_embed = nn.Parameter(torch.zeros(1, K + h * w, D))  # class tokens and patches
         self.pos_drop = nn.Dropout(config.dropout)
-        rates = torch.linspace(0, config.drop_path, config.depth, device="cpu").tolist()
         block = ScaledBlock if config.layer_scale else Block
-        self.blocks = nn.ModuleList(block(config, rate) for rate in rates)
+        self.blocks = nn.ModuleList(block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(D, eps=LAYER_NORM_EPS)
         read = (K + config.patch_mean) * D  # by the head
         self.pre_logits = nn.Identity()

@@ -83,7 +83,8 @@ class Recipe:
     clip: float = _option("largest norm of the gradient", 1.0, above=0)
     ema: float | None = _option("decay of the averaged weights; 0 for none", least=0, below=1)
     drop_path: float = _option(
-        "share of residual branches left out at random",
+        "share of the photos for which the last block's branches are left out at random while "
+        "training; for the blocks before it less, down to none",
         0.0,
         least=0,
         below=1,

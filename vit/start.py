@@ -34,7 +34,6 @@ class Start:
         config = replace(
             self.card.config,
             classes=len(classes),
-            drop_path=recipe.drop_path,
             registers=had if recipe.registers is None else recipe.registers,
         )
         torch.manual_seed(recipe.seed)

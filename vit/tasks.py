@@ -66,7 +66,7 @@ class AllWeights:
         """Photos (B, 3, H, W) and soft targets (B, C) of this process's rows."""
         preprocess, photos = replace(self.preprocess, size=size), self.data.train
         at_least = round(max(size) / math.sqrt(self.augment.min_area))  # so no crop is enlarged
-        mine = slice(self.world.rank, None, self.world.size)
+        mine = self.world.mine
         # Draws are made for the whole batch, so that they are those of a single process; photos of
         # other processes stay black, but for mixup, which may need any of them.
         needed = range(len(indices)) if self.augment.mixup else range(len(indices))[mine]
@@ -185,7 +185,7 @@ class _OnFrozen(ABC):
     ) -> tuple[Tensor, Tensor]:
         """What the frozen part made (B, …), and soft targets (B, C), of this process's rows."""
         random = np.random.default_rng((self.seed, 2, step))
-        mine = slice(self.world.rank, None, self.world.size)
+        mine = self.world.mine
         which = self.views * indices + random.integers(0, self.views, len(indices))
         targets = _soft_targets(self.data.train, indices)
         if not self.augment.mixup:

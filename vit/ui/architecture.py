@@ -161,7 +161,7 @@ def _few(rows: tuple[Layer, ...]) -> list[Layer]:
             later = row.name != "0"
         elif row.depth <= 1:
             later = False
-        idle = row.kind in ("Dropout", "DropPath", "Identity") or row.name == "drop"
+        idle = row.kind in ("Dropout", "Identity") or row.name == "drop"
         if not idle and (row.kind == "Block" or not later):
             few.append(row)
     return few
