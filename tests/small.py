@@ -1,6 +1,7 @@
 """Photos of coloured shapes and a tiny model: enough to train in a second."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,12 +37,13 @@ def photos(folder: Path, each: int, classes: Iterable[str] = ("beans", "tomato")
     return folder
 
 
-def tiny_start(path: Path, config: ViTConfig = TINY) -> Path:
+def tiny_start(path: Path, config: ViTConfig = TINY, classes: tuple[str, ...] = ()) -> Path:
     """A checkpoint of a small model with random weights and a head that is not zero."""
+    names = classes or tuple(f"old_{number}" for number in range(config.classes))
+    config = replace(config, classes=len(names))
     torch.manual_seed(7)
     model = ViT(config)
     torch.nn.init.normal_(model.head.weight, std=0.1)
-    names = tuple(f"old_{number}" for number in range(config.classes))
     card = Card(config, Preprocess(config.image_size, crop=1.0), names, "tiny", licence="CC0-1.0")
     return checkpoint.save(path, model, card, dtype=torch.float32)
 

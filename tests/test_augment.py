@@ -121,6 +121,17 @@ def test_mixing_keeps_sums_and_mixes_photos_as_their_targets():
     assert ((targets > 0).sum(1) == 2).any()
 
 
+def test_mixing_by_hand():
+    class Drawn:
+        beta = staticmethod(lambda a, b: 0.25 if a == b == 0.2 else 1)
+        permutation = staticmethod(lambda count: np.array([1, 0][:count]))
+
+    photos, labels = torch.tensor([[8.0], [0.0]]), torch.tensor([[1.0, 0, 0], [0, 0, 1]])
+    mixed, targets = Augment(mixup=0.2).mix(photos, labels, Drawn())  # pyright: ignore[reportArgumentType]
+    assert mixed.tolist() == [[2], [6]]  # a quarter of its own, the rest of the other
+    assert targets.tolist() == [[0.25, 0, 0.75], [0.75, 0, 0.25]]
+
+
 @pytest.mark.parametrize(
     "values", [{"min_area": 0}, {"min_area": 1.1}, {"colour": -0.1}, {"blur": 2}, {"mixup": -1}]
 )

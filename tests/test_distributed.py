@@ -34,6 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "data" / "train" / "beans" / "011.png").unlink()
     photos(folder / "data" / "test", 3)
     tiny_start(folder / "tiny.safetensors")
+    tiny_start(folder / "teacher.safetensors", classes=("beans", "tomato"))
     return folder
 
 
@@ -47,7 +48,9 @@ def own_home_and_threads(vit_home):
 def words(made: Path, mode: str, folder: Path, *more: str) -> list[str]:
     start = ["--from", str(made / "tiny.safetensors"), "--threads", "1", "--name", folder.name]
     length = ["--batch", "3"] + ([] if mode == "staged" else ["--epochs", "2"])
-    return [str(made / "data"), *start, *length, *MODES[mode], *more, "--folder", str(folder)]
+    taught = ["--teacher", str(made / "teacher.safetensors")] if mode == "staged" else []
+    options = [*start, *length, *taught, *MODES[mode], *more]
+    return [str(made / "data"), *options, "--folder", str(folder)]
 
 
 def two(*arguments: str) -> "subprocess.Popen[str]":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import TINY, losses, photos, run, same, weights
+from small import TINY, losses, photos, run, same, tiny_start, weights
 
 from vit import checkpoint
 from vit import finetune as finetune_module
@@ -232,6 +232,8 @@ def test_a_run_killed_at_any_step_goes_on_as_if_nothing_had_happened(recipe, tmp
         recipe = dataclasses.replace(
             recipe, epochs=None, image_size="32:2,48:1:0.5", drop_path=0.2, colour=0.2
         )
+        teacher = tiny_start(tmp_path / "teacher.safetensors", classes=("beans", "tomato"))
+        recipe = dataclasses.replace(recipe, teacher=str(teacher))
     elif mode == "last":  # kept in a file
         recipe = last_block(recipe, memory=0, views=3, drop_path=0.2)
     else:

@@ -92,6 +92,7 @@ LAYERS = (
         "vit.readings",
         "vit.runfolder",
         "vit.tasks",
+        "vit.teacher",
     ),
     (
         "vit.captions",

@@ -43,6 +43,8 @@ VALUES: dict[str, list[Any]] = {
     "colour": [0, 0.5],
     "blur": [0.25],
     "mixup": [0.2],
+    "teacher": ["food101", "weights/a b.safetensors"],
+    "teacher_share": [0.1, 1],
     "precision": ["bfloat16"],
     "seed": [1, 2**32 - 1],
     "memory": [0, 4000],
@@ -76,6 +78,8 @@ def test_the_command_of_each_setting_gives_it_back(name):
         settings: dict[str, Any] = {"data": "photos", "mode": mode, name: value}
         if name == "image_size" and ":" not in value:
             settings["epochs"] = 3
+        if name == "teacher_share":
+            settings["teacher"] = "food101"
         recipe = Recipe(**settings)
         assert parsed(recipe) == recipe
         assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
@@ -86,7 +90,7 @@ def test_commands_of_many_settings_give_them_back():
     for _ in range(100):
         useful = sorted(name for name in VALUES if "all" in MODES_OF[name] and name != "mode")
         names = draw.sample(useful, draw.randint(0, len(useful)))
-        settings: dict[str, Any] = {"data": "photos", "mode": "all"}
+        settings: dict[str, Any] = {"data": "photos", "mode": "all", "teacher": "b"}
         settings |= {name: draw.choice(VALUES[name]) for name in names}
         recipe = Recipe(**settings)
         assert parsed(recipe) == recipe
@@ -170,6 +174,11 @@ def test_stages():
         ({"registers": 4}, "Mode head does nothing with registers"),
         ({"mode": "last", "registers": 4}, "Mode last does nothing with registers"),
         ({"mode": "all", "blocks": 2}, "Mode all does nothing with blocks"),
+        ({"teacher": "food101"}, "Mode head does nothing with teacher"),
+        ({"mode": "last", "teacher": "a", "teacher_share": 1}, "Mode last .* teacher, teacher_sh"),
+        ({"mode": "all", "teacher_share": 0.7}, "teacher_share needs a teacher: name one"),
+        ({"mode": "all", "teacher": "a", "teacher_share": 0}, "teacher_share must be above 0"),
+        ({"mode": "all", "drop_path": 1}, "drop_path must be at least 0 and below 1"),
         ({"mode": "last", "blocks": 0}, "blocks must be at least 1"),
         ({"mode": "last", "colour": 0.3}, "set views to 4 or more"),
         ({"mode": "last", "flip": False, "views": 1, "blur": 0.3}, "set views to 3 or more"),

@@ -22,7 +22,8 @@ class Augment:
     blur: the share of photos shown at a lower resolution, as a far or small photo would be.
     grain: half of the photos are sharpened and given noise, up to this strength, 0 to 1. A model
         that only saw small photos enlarged is then no stranger to the fine detail of large ones.
-    mixup: the Beta(mixup, mixup) of Zhang et al. 2018 (https://arxiv.org/abs/1710.09412).
+    mixup: the Beta(mixup, mixup) of Zhang et al. 2018 (https://arxiv.org/abs/1710.09412); what
+        frozen blocks made of photos can be mixed as well (Verma et al. 2019, arXiv:1806.05236).
     """
 
     min_area: float = 1.0

@@ -27,7 +27,9 @@ def count_photos(data: str) -> tuple[int, int, int]:
     return train or sum(map(len, sets.get("all", {}).values())), val, test
 
 
-def seconds(recipe: Recipe, config: ViTConfig, size: tuple[int, int]) -> float | None:
+def seconds(
+    recipe: Recipe, config: ViTConfig, size: tuple[int, int], teacher: ViTConfig | None = None
+) -> float | None:
     """Rough: within a factor of two on an idle machine. None where the photos are not there."""
     try:
         train, val, test = count_photos(recipe.data)
@@ -52,6 +54,9 @@ def seconds(recipe: Recipe, config: ViTConfig, size: tuple[int, int]) -> float |
     for stage in recipe.stages(size, train):
         pixels = stage.size[0] * stage.size[1] / (config.image_size[0] * config.image_size[1])
         step = BACKWARD * one * pixels * stage.keep + READING
+        if teacher is not None:
+            share = stage.size[0] * stage.size[1] / math.prod(teacher.image_size)
+            step += multiply_adds(teacher) / (SHARE * speed()) * share
         total += stage.epochs * (train * step + val * (one * pixels + READING))
     return total
 

@@ -47,6 +47,7 @@ from vit.runstate import (
 from vit.speed import Speed
 from vit.start import Start, read_start
 from vit.tasks import Given, Task, task_of
+from vit.teacher import Teacher, disagreement
 
 ALONE = World()
 SAVE_EVERY = 60.0  # seconds between two saved states inside an epoch
@@ -75,9 +76,14 @@ def finetune(
     since = time.time() if since is None else since
     full = recipe.completed()
     start, stages = read_start(full)
+    teacher = None
+    if full.teacher is not None:
+        teacher = Teacher(full.teacher, stages, start.card.preprocess, world.device)
     with locked(folder) if world.leads else nullcontext():
         world.agree(None)  # nobody goes on without the lock
         photos = RunPhotos(full, data)
+        if teacher:
+            teacher.check(photos.data.classes)
         full = recipe.completed(len(photos.data.train))
         stages = full.stages(stages[0].size)
         if world.leads:
@@ -85,7 +91,7 @@ def finetune(
             # Complete, lest defaults change before a resume.
             write_json(folder / RECIPE, full.to_json())
             write_json(folder / SKIPPED, photos.skipped)
-        run = _Run(full, folder, start, stages, photos, save_every, world)
+        run = _Run(full, folder, start, teacher, stages, photos, save_every, world)
         yield run.started()
         if not run.progress.step:
             yield from (Warned(0, text) for text in photos.warnings)
@@ -118,6 +124,7 @@ class _Run:
         recipe: Recipe,
         folder: Path,
         start: Start,
+        teacher: Teacher | None,
         stages: tuple[Stage, ...],
         photos: RunPhotos,
         save_every: float,
@@ -125,7 +132,8 @@ class _Run:
     ) -> None:
         self.began = self.saved_at = time.monotonic()
         self.recipe, self.folder, self.save_every = recipe, folder, save_every
-        self.start, self.data, self.tests = start, photos.data, photos.tests
+        self.start, self.teacher = start, teacher
+        self.data, self.tests = photos.data, photos.tests
         self.world, self.device = world, world.device
         self.model = start.new_model(self.data.classes, recipe).to(self.device)
         preprocess = replace(start.card.preprocess, size=stages[0].size)
@@ -144,6 +152,8 @@ class _Run:
         )
         self.optimizer = torch.optim.AdamW(groups, lr=recipe.rate, fused=True)
         self.origin = {"photos": self.data.fingerprint, "start": start.fingerprint}
+        if teacher:
+            self.origin["teacher"] = teacher.fingerprint
         self.progress = restore_state(
             folder, self.task.module, self.average, self.optimizer, self.origin
         )
@@ -250,13 +260,13 @@ class _Run:
             explicit_attention(self.model) if slow else nullcontext(),
             drop_path(self.model, recipe.drop_path, photos, self.world.mine),
         ):
-            logits = self.forward(inputs.to(self.device), keep)
-        targets = targets.to(self.device)
-        # A sum over the batch's mean: processes may have more or fewer photos, or none.
-        loss = (
-            F.cross_entropy(logits.float(), targets, label_smoothing=smoothing, reduction="sum")
-            / photos
-        )
+            inputs, targets = inputs.to(self.device), targets.to(self.device)
+            logits = self.forward(inputs, keep).float()
+            wanted = self.teacher.answer(inputs).float() if self.teacher else None
+        loss = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+        if wanted is not None:
+            loss = loss.lerp(disagreement(logits, wanted), recipe.teacher_share)
+        loss = loss / photos  # not the mean: processes may have more or fewer photos, or none
         self.optimizer.zero_grad()
         (loss * self.world.size).backward()  # gradients will be divided by that
         norm = nn.utils.clip_grad_norm_(self.task.module.parameters(), recipe.clip)
@@ -328,6 +338,7 @@ class _Run:
             "recipe": recipe.to_json(),
             "start": recipe.start,
             **self.start.record(),
+            **(self.teacher.record() if self.teacher else {}),
             "data": self.data.fingerprint,
             "photos": {name: len(photos) for name, photos in sets.items()},
             "seed": recipe.seed,

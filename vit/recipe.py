@@ -120,7 +120,22 @@ class Recipe:
         most=1,
         modes=("last", "all"),
     )
-    mixup: float | None = _option("strength of mixup", least=0)
+    mixup: float | None = _option(
+        "photos, or what frozen blocks made of them, are mixed in pairs, and their labels too, in "
+        "shares of Beta(mixup, mixup); 0 for none",
+        least=0,
+    )
+    teacher: str | None = _option(
+        "a checkpoint with the same classes, whose answers are learned from beside the labels",
+        modes=("all",),
+    )
+    teacher_share: float = _option(
+        "share of the loss that tells how far from the teacher's the answers are",
+        0.5,
+        above=0,
+        most=1,
+        modes=("all",),
+    )
     precision: str = _option(
         "number format of the arithmetic: float32 or bfloat16", "float32", among=PRECISIONS
     )
@@ -185,6 +200,8 @@ class Recipe:
         ]
         if useless:
             raise ValueError(f"Mode {mode} does nothing with {', '.join(useless)}: leave it out.")
+        if self.teacher is None and self.teacher_share != Recipe.teacher_share:
+            raise ValueError("teacher_share needs a teacher: name one, or leave it out.")
         mirrored = self.flip is not False
         if mode == "last" and (self.views or 2) <= 1 + mirrored:
             random = [

@@ -40,7 +40,7 @@ class Start:
         model = ViT(config)
         if self.model is not None:
             kept = self.model.state_dict()
-            if not (self.card.trained_head and self.card.classes == tuple(classes)):
+            if not self.answers(classes):
                 del kept["head.weight"], kept["head.bias"]
             if config.registers != had:
                 kept.pop("reg_token", None)
@@ -48,6 +48,10 @@ class Start:
             if config.registers and config.registers != had:
                 relieve_corners(model)
         return model
+
+    def answers(self, classes: Sequence[str]) -> bool:
+        """Whether its head was trained for these very classes, in this order."""
+        return self.card.trained_head and self.card.classes == tuple(classes)
 
     def record(self) -> dict[str, Any]:
         """For the card of what comes out: title, fingerprint and own record of the start."""
@@ -70,25 +74,36 @@ def read_start(recipe: Recipe) -> tuple[Start, tuple[Stage, ...]]:
         names = tuple(f"class_{number}" for number in range(config.classes))
         start = Start(Card(config, Preprocess(config.image_size), names, text))
     else:
-        path = Path(text) if Path(text).is_file() else checkpoint.resolve(text)
-        model, card = load(path)
-        start = Start(card, model, checkpoint.fingerprint(path))
+        start = trained(text)
     depth = start.card.config.depth
     if recipe.blocks is not None and recipe.blocks > depth:
         raise ValueError(
             f"blocks must be from 1 to {depth}, which is how many {text} has; got {recipe.blocks}."
         )
     stages = recipe.stages(start.card.preprocess.size)
+    check_sizes(stages, start, text)
+    return start, stages
+
+
+def trained(text: str) -> Start:
+    """What is in the checkpoint, or file of weights of others, that `text` names; CheckpointError
+    when there is no such thing."""
+    path = Path(text) if Path(text).is_file() else checkpoint.resolve(text)
+    model, card = load(path)
+    return Start(card, model, checkpoint.fingerprint(path))
+
+
+def check_sizes(stages: Sequence[Stage], start: Start, name: str) -> None:
+    """ValueError for a picture size that the patches of `start`, called `name`, do not fill."""
     patch = start.card.config.patch_size
     for stage in stages:
         if stage.size[0] % patch[0] or stage.size[1] % patch[1]:
             step = max(patch)
             near = max(1, round(stage.size[0] / step)) * step
             raise ValueError(
-                f"image_size must be a multiple of {step}, the patches of {text}; got "
+                f"image_size must be a multiple of {step}, the patches of {name}; got "
                 f"{stage.size[0]}, so take {near}."
             )
-    return start, stages
 
 
 def relieve_corners(model: ViT) -> None:

@@ -14,7 +14,7 @@ from vit.ui.header import all_names
 from vit.ui.page import QUIET, Page
 from vit.ui.photos_in import photos_in
 from vit.ui.results import results
-from vit.ui.run_form import RUNS, Form, reason, recipe_of, starts
+from vit.ui.run_form import RUNS, Form, reason, recipe_of, starts, teachers
 from vit.ui.run_list import RunList
 from vit.ui.run_words import status_html, table_html
 from vit.ui.visitor import Who, owner_field, token_of_address, visitor_of
@@ -110,7 +110,12 @@ class FinetuneTab:
         root.load(token_of_address, None, self.token, **QUIET).then(
             self.find, state, shown, concurrency_limit=None, **ask
         )
-        root.load(lambda: gr.update(choices=starts()), None, form.start, **QUIET)
+        root.load(
+            lambda: (gr.update(choices=starts()), gr.update(choices=teachers())),
+            None,
+            [form.start, form.advanced["teacher"]],
+            **QUIET,
+        )
 
     # --- looking ------------------------------------------------------------------------------
 

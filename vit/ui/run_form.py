@@ -138,6 +138,8 @@ def control(setting: Field) -> Component:
         return gr.Checkbox(default, **about)
     if among:
         return gr.Dropdown(list(among), value=default, **about)
+    if setting.name == "teacher":
+        return gr.Dropdown(teachers(), value="", filterable=False, **about)
     # Text for numbers too: Gradio's field for numbers shows and sends 0 where nothing was entered.
     text = "" if default is None else f"{default:g}" if kind in (int, float) else default
     usual = USUAL if default is None and kind in (int, float) else None
@@ -172,6 +174,11 @@ def starts() -> list[tuple[str, str]]:
     """Where a run can begin: what the picker lists, then every preset."""
     listed = [(entry.name, entry.name) for entry in available()]
     return listed + [(f"{SCRATCH}{name}", name) for name in PRESETS]
+
+
+def teachers() -> list[tuple[str, str]]:
+    """Whose answers a run can learn from: nobody's, or those of what the picker lists."""
+    return [("none", ""), *((entry.name, entry.name) for entry in available())]
 
 
 def free_name() -> str:
@@ -217,6 +224,8 @@ def recipe_of(data: str | None, mode: str, start: str | None, name: str, *advanc
         if value not in (None, "") and shown(setting, way):
             number = _kind(setting) in (int, float)
             values[setting.name] = number_of(setting, str(value)) if number else value
+    if "teacher" in values:
+        find(values["teacher"])  # never a path
     told = {"head": None, "scratch": "all"}.get(way, mode)  # None: the usual, so a short command
     return Recipe(data, start=source, name=name.strip() or free_name(), mode=told, **values)
 
@@ -249,7 +258,8 @@ def guess(recipe: Recipe) -> str:
     else:
         card = find(recipe.start).card
         config, size = card.config, card.preprocess.size
-    seconds = estimate.seconds(recipe, config, size)
+    teacher = find(recipe.teacher).card.config if recipe.teacher else None
+    seconds = estimate.seconds(recipe, config, size, teacher)
     return "" if seconds is None else f"about {duration(round_up(seconds))} on this machine"
 
 
