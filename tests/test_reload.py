@@ -1,5 +1,6 @@
 """A page that is loaded anew shows what it showed: its tab, its model and its photo."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def test_every_tab_survives_a_reload(page: Page) -> None:
     for name, shown in SHOWN.items():
         open_tab(page, name)
         expect(page.locator(shown).first).to_be_visible()
+        if name != "Classify":
+            expect(page).to_have_url(re.compile(f"tab={name.lower()}"))
         page.reload()
         expect(page.locator("#facts")).to_contain_text("3 dishes")
         tab = page.get_by_role("tab", name=name, exact=True)

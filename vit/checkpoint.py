@@ -68,6 +68,7 @@ def save(
             f"{path.name} was not saved: its card takes {len(header):,} characters, of at most "
             f"{MAX_HEADER:,}; shorten the training record."
         )
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_safetensors(path, tensors, {"vit": header})
     return path
 
@@ -75,8 +76,8 @@ def save(
 def write_safetensors(
     path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
 ) -> None:
-    """Write to a temporary name beside `path`, force it to disk, then rename: never half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write to a temporary name beside `path`, force it to disk, then rename: never half a file.
+    The folder must be there."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
     try:

@@ -303,6 +303,7 @@ class _Run:
                 unsure_below=round(unsure, 4),
             )
             if self.world.leads:
+                self.folder.stat()  # an error where somebody deleted it: it is not to come back
                 checkpoint.save(self.folder / BEST, self.task.whole(self.average.module), card)
         train_loss = progress.loss_sum / max(1, progress.loss_photos)
         train = Count(progress.right, progress.answers)

@@ -19,7 +19,7 @@ from vit.data import dish_name
 from vit.findings import counted
 from vit.images import PhotoError
 from vit.names import plain
-from vit.ui.page import CLICKS, QUIET, Queue
+from vit.ui.page import CLICKS, QUIET, Queue, sent_with
 from vit.ui.words import trouble, trouble_html
 
 EACH = 48  # photos shown at once
@@ -249,11 +249,11 @@ def create(key: str | None, name: str, told: Told) -> tuple:
 def add(sent: gr.EventData, key: str | None, told: Told) -> int | dict:
     """A batch of photos that the browser has sent, as [{path, name}, …], `into` a class. The first
     batch of a sending shows the newest photos."""
-    into, sending = str(sent.into), sent.sending
+    into, sending = str(sent_with(sent, "into")), sent_with(sent, "sending")
     known, troubles = [], []
     try:
         visitor = Visitor(key or "")
-        for path, name in sent_files(sent.files):
+        for path, name in sent_files(sent_with(sent, "files")):
             try:
                 known += [into] * visitor.add(into, path, name).known
             except (CollectError, PhotoError) as error:

@@ -16,6 +16,7 @@ from vit.findings import Report
 from vit.findings_html import STYLE, details_html, lines_html, page_html
 from vit.home import home
 from vit.limits import limits as run_limits
+from vit.names import plain_sentence
 from vit.ui.collecting import collecting
 from vit.ui.files import keep_file
 from vit.ui.more import download_shared
@@ -185,7 +186,9 @@ def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
 
 def _named(said: str, path: Path | None) -> str:
     """The same, calling the photos by their name: where they are kept is nothing to a visitor."""
-    return said.replace(escape(str(path)), escape(path.name)) if path else said
+    for place in (str(path), plain_sentence(str(path))) if path else ():  # long ones are cut
+        said = said.replace(escape(place), escape(path.name))
+    return said
 
 
 def examining_html(look: Examined) -> str:
