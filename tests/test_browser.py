@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from playwright.sync_api import FilePayload, Locator, Page, expect
-from serving import BAD_PHOTOS, Server, Visit, jpeg, save_small
+from serving import BAD_PHOTOS, ROOT, Server, Visit, jpeg, save_small
 from test_download import course_zip
 
 pytest_plugins = ["serving"]
@@ -75,6 +75,18 @@ def test_upload(visit: Visiting, pizza: Path, width: int) -> None:
         assert all(box["x"] + box["width"] <= 390 for box in (photo, result, controls, examples))
     else:
         assert abs(photo["y"] - result["y"]) < 2 and result["x"] > photo["x"] + photo["width"]
+
+
+def test_the_upload_icon_opens_the_dialog_and_keeps_the_photo(visit: Visiting) -> None:
+    page = visit().page
+    icon = page.get_by_role("button", name="Upload file")
+    seen = ""
+    for dish in ("pizza_margherita", "steak_frites"):
+        with page.expect_file_chooser() as chooser:
+            icon.click()
+        assert shown_picture(page) == seen if seen else not page.locator("#photo img").count()
+        chooser.value.set_files(ROOT / "examples" / f"{dish}.jpg")
+        seen = shown_picture(page, but_not=seen)
 
 
 def test_header_comes_from_the_file(visit: Visiting) -> None:

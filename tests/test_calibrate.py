@@ -54,6 +54,14 @@ def test_the_temperature_undoes_being_too_sure(taught) -> None:
     assert twice.card.unsure_below == pytest.approx(result.card.unsure_below, abs=0.01)
 
 
+def test_what_makes_it_worse_is_not_taken(taught, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a temperature fitted on photos that the model learnt by heart may be."""
+    model, card, known, _ = taught
+    monkeypatch.setattr("vit.calibrate.fit_temperature", lambda logits, targets: 1000.0)
+    result = calibrate(model, card, known)
+    assert result.card.temperature == 1 and result.after == result.before
+
+
 def test_the_threshold_lets_the_wanted_share_be_unsure(taught) -> None:
     model, card, known, _ = taught
     result: Calibrated = calibrate(model, card, known, share=0.3)

@@ -117,9 +117,18 @@ def test_the_address_follows_and_back_opens_the_tab_before(visit: Visiting) -> N
     is_open("Model")
     expect(page).to_have_url(re.compile("stop=softmax"))
     assert words(page) == expected
+    for move in ("back", "back", "forward", "back", "forward", "forward", "back"):  # in a hurry
+        page.evaluate(f"history.{move}()")
+        page.wait_for_timeout(60)
+    is_open("Patches")
+    page.wait_for_timeout(1500)  # what comes late must not change it
+    is_open("Patches")
+    assert words(page)["tab"] == "patches"
+    page.go_forward()
+    is_open("Model")
     for _ in range(3):
         page.go_back()
-    assert page.url == "about:blank"
+    page.wait_for_url("about:blank")
     page.go_forward()
     page.wait_for_selector("#facts strong")
     visits.errors.clear()  # a page that is left breaks off its requests, and says so

@@ -23,6 +23,7 @@ from vit.conventions import CONVENTIONS, preprocess_for
 from vit.images import Preprocess
 from vit.model import PRESETS, ViT, ViTConfig
 from vit.pretrained import infer_config, read_weights
+from vit.sources import read_from
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +346,7 @@ def test_timm_config_beside_the_file(tmp_path: Path, state: dict[str, Tensor]) -
     beside(tmp_path, architecture="vit_tiny_patch16_224", pretrained_cfg=said)
     expected = Preprocess((32, 32), 1.0, mean=(0.1, 0.1, 0.1), std=(0.2, 0.2, 0.2))
     assert read_weights(path)[1].preprocess == expected
+    assert read_from(str(tmp_path))[1].preprocess == expected  # the folder stands for its weights
 
 
 @pytest.mark.parametrize("text", ["", "[", "[1]", '"x"', '{"model_type": []}', '{"id2label": 3}'])

@@ -47,6 +47,7 @@ def calibrate(
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibrated:
     """Fit the temperature and the threshold under which `share` of known photos are called unsure.
+    The temperature stays 1 where the photos that judge find it worse.
 
     Half of `photos` (validation photos, never test photos) chooses, drawn by `seed`; the other half
     and `strangers` judge. DataError and PhotoError as in `evaluate`.
@@ -58,14 +59,16 @@ def calibrate(
     choose, judge = order[::2], order[1::2]
     logits, targets = answers.logits, answers.targets
     temperature = round(fit_temperature(logits[choose], targets[choose]), 4)
+    before = calibration_error(logits[judge].softmax(1), targets[judge])
+    after = calibration_error((logits[judge] / temperature).softmax(1), targets[judge])
+    if after.ece > before.ece:  # as with photos that the model learnt by heart
+        temperature, after = 1.0, before
     sure = (logits / temperature).softmax(1).amax(1)
     threshold = round(float(sure[choose].quantile(share)), 4)
 
     struck = logits[judge].scatter(1, targets[judge, None], -torch.inf)
     unknown = (struck / temperature).softmax(1).amax(1)
     foreign = _confidences(model, card, strangers, temperature)
-    before = calibration_error(logits[judge].softmax(1), targets[judge])
-    after = calibration_error((logits[judge] / temperature).softmax(1), targets[judge])
     known, unknown_count, strangers_count = (
         Count(int((values < threshold).sum()), len(values))
         for values in (sure[judge], unknown, foreign)

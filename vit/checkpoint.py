@@ -221,10 +221,11 @@ def destination(name: str, replace: bool = False) -> Path:
     if os.path.basename(name) != name or name.startswith(".") or not name:
         raise CheckpointError(f"{name!r} is no name for a file; leave out folders and dots.")
     if _is_file(BUNDLED / path.name):
-        raise CheckpointError(f"{name} is the name of a bundled checkpoint; choose another --name.")
+        raise CheckpointError(f"{name} is the name of a bundled model; choose another name.")
     if not replace and _is_file(path):
         raise CheckpointError(
-            f"There is a checkpoint {name} already; choose another --name, or add --replace."
+            f"There is a model called {name} already; choose another name, or on the command line "
+            "add --replace."
         )
     return path
 

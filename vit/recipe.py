@@ -158,7 +158,9 @@ class Recipe:
             if not getattr(self, name):
                 raise ValueError(f"{name} must be given.")
         if not self.name or self.name[0] in ".-" or set(self.name) & set('/\\:\0"<>|?*'):
-            raise ValueError(f"name must be usable as a file name, got {self.name!r}.")
+            raise ValueError(
+                f"name must be one for a file, without / \\ : * ? < > |, not {self.name!r}."
+            )
         if self.name in ("best", "state"):
             raise ValueError(f"name must not be {self.name}, which a run's folder uses itself.")
         for entry in self.test:

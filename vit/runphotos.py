@@ -1,5 +1,6 @@
 """The photos of a run: opened, checked, and what was left out said and listed."""
 
+import os
 from dataclasses import replace
 
 from vit.data import (
@@ -50,7 +51,8 @@ class RunPhotos:
         for place, files in skipped.items():
             if files:
                 listed = f"{SKIPPED} in the run's folder lists them"
-                self.warnings.append(f"{left_out(files)} left out of {place}; {listed}.")
+                name = os.path.basename(os.path.abspath(place))
+                self.warnings.append(f"{left_out(files)} left out of {name}; {listed}.")
         for name, photos in self.tests.items():
             if seen := in_both(photos, self.data.train, self.data.val):
                 self.warnings.append(

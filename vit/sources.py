@@ -208,6 +208,9 @@ def read_from(
     """
     if "://" not in where:
         path = Path(where)
+        if path.is_dir():  # as transformers saves a model
+            inside = (path / name for name in ("model.safetensors", "pytorch_model.bin"))
+            path = next((file for file in inside if file.is_file()), path)
         model, card = read_weights(path, heads=heads)
         named = path.absolute().parent.name if card.title in _NO_NAMES else card.title
         return model, replace(card, title=named)

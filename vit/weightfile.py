@@ -58,7 +58,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     ):
         raise CheckpointError(f"{path.name} holds no state dict; save model.state_dict().")
     if not all(v.is_floating_point() and v.layout is torch.strided for v in loaded.values()):
-        raise CheckpointError(f"{path.name} holds weights that are not floating point numbers.")
+        raise CheckpointError(f"{path.name} holds whole or sparse numbers, as no ViT does.")
     # A tensor may repeat one number as often as it likes.
     if (total := sum(v.nbytes for v in loaded.values())) > _most(path, MAX_RATIO):
         raise CheckpointError(

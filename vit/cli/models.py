@@ -148,13 +148,17 @@ def described(path: Path, card: "Card") -> None:
     rows, columns = config.grid
     print(
         f"{path}\n{training['layout']}: {config.depth} blocks, {config.width} wide, "
-        f"{config.heads} heads, {rows} × {columns} patches, {config.classes} classes"
+        f"{config.heads} heads, {rows} × {columns} patches, "
+        + (f"{config.classes:,} classes" if config.classes > 1 else "no classes")
     )
     seen = card.preprocess
     print(
         f"It sees {seen.size[0]} × {seen.size[1]} pixels, {seen.crop:.3g} of the short side, "
         f"{seen.interpolation}, mean {seen.mean}, standard deviation {seen.std}."
     )
+    if seen.size != config.image_size:
+        made = " ".join(map(str, config.image_size))
+        print(f"It was made for another size; import it with --image-size {made} to see that.")
     for note in training["notes"]:
         print(one_line(note))
     if "checked" in training:

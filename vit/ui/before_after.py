@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -97,9 +98,15 @@ def _sides(before: Look | None, after: Look, recipe: Recipe) -> list[Side]:
     if not before.card.trained_head:
         rollout = Question("rollout")
         return [Side(first, before, rollout), Side(title, after, rollout)]
-    dish, known = after.card.classes[after.predicted], before.card.classes
-    target = known.index(dish) if dish in known else None
+    target = _known_as(after.card.classes[after.predicted], before.card.classes)
     return [Side(first, before, Question(target=target)), Side(title, after, Question())]
+
+
+def _known_as(dish: str, classes: Sequence[str]) -> int | None:
+    """Which of the classes is this dish, as people read their names; None for none."""
+    names = [dish_name(name).casefold() for name in classes]
+    name = dish_name(dish).casefold()
+    return names.index(name) if name in names else None
 
 
 def _note(sides: list[Side], recipe: Recipe, why: str) -> str:
@@ -109,7 +116,7 @@ def _note(sides: list[Side], recipe: Recipe, why: str) -> str:
     dish = after.card.classes[after.predicted]
     if not before.card.trained_head:
         text = f"{before.name} knew no dishes, so both show the rollout."
-    elif dish not in before.card.classes:
+    elif _known_as(dish, before.card.classes) is None:
         text = (
             f"{before.name} does not know {dish_name(dish)}, so its map is for its own best guess."
         )

@@ -164,13 +164,18 @@ def bar_html(label: str, share: float) -> str:
 def unsure_html(prediction: Prediction, classifier: Classifier) -> str:
     card = classifier.card
     below, them = card.unsure_below, kinds(card)
-    rule = f"; this model is sure from {100 * below:.0f} %" if below else ""
+    best, rule = percent(prediction.confidence), ""
+    if below:
+        gap = below - prediction.confidence  # with as many decimals as tell the two apart
+        decimals = 0 if gap >= 0.01 else 1 if gap >= 0.001 else 2
+        best = f"{100 * prediction.confidence:.{decimals}f} %" if decimals else best
+        rule = f"; this model is sure from {100 * below:.{decimals}f} %"
     counted = isinstance(card.training.get("calibration"), dict)
     how_often = f" How often that is so: {INFO} at the top of the page." if counted else ""
     return (
         f'<p class="unsure">None of my {len(card.classes):,} {them} looks right.</p>'
         f'<p class="unsure-why">The best guess, {escape(prediction.labels[0])}, reaches only '
-        f"{escape(percent(prediction.confidence))}{escape(rule)}.</p>"
+        f"{escape(best)}{escape(rule)}.</p>"
         f'<details class="why unsure-why"><summary>How was that decided? {INFO}</summary><p>'
         f"It can only choose among the {them} it was taught, so a photo of anything else should "
         f"end here.{how_often}</p></details>"

@@ -26,21 +26,28 @@ LONGEST = 40  # letters of a bad value that are repeated
 WORDS = ("model", "tab", "method", "layer", "head", "part", "stop")
 
 # For the page's head: a visitor who has touched nothing has not moved; the address that they came
-# with stays. Back and forward open the tab that the address then has.
+# with stays. Back and forward open the tab that the address then has; until it is open, what the
+# page still has to say of the tabs before it does not belong into this address.
 MOVES = """
+const here = document.documentElement.dataset;
 for (const kind of ["pointerdown", "keydown", "drop", "paste"])
-  addEventListener(kind, () => { document.documentElement.dataset.moved = "yes"; }, true);
+  addEventListener(kind, () => { here.moved = "yes"; delete here.going; }, true);
 addEventListener("popstate", () => {
   const tabs = [...document.querySelectorAll('button[role="tab"]')];
+  const called = (tab) => tab.textContent.trim().toLowerCase();
   const asked = new URL(location.href).searchParams.get("tab")?.toLowerCase();
-  (tabs.find((tab) => tab.textContent.trim().toLowerCase() === asked) ?? tabs[0])?.click();
+  const tab = tabs.find((tab) => called(tab) === asked) ?? tabs[0];
+  if (!tab) return;
+  here.going = called(tab);
+  tab.click();
 });
 """
 
 # Layers and heads are counted from 1 in an address, as on the page.
 WRITE = """(model, tab, method, layer, head, part, stop) => {
-  if (!document.documentElement.dataset.moved) return [];
-  const shown = { model, tab: tab.toLowerCase() };
+  const here = document.documentElement.dataset, shown = { model, tab: tab.toLowerCase() };
+  if (!here.moved || (here.going ?? shown.tab) !== shown.tab) return [];
+  delete here.going;
   if (shown.tab === "attention") {
     shown.method = method;
     if (["head", "mean", "max"].includes(method) && layer !== null) shown.layer = layer + 1;

@@ -112,7 +112,7 @@ def photos_in(page: Page) -> gr.State:
     # A visitor opens the page: the collection, and the last zip, of one who was here before.
     came = root.load(clean_up, None, None, **QUIET)
     board.draws(came)
-    came.then(offer_zip, key, again, **QUIET)
+    came.then(offer, key, [again, way], **QUIET)
     return chosen
 
 
@@ -130,10 +130,14 @@ def take_zip(key: str | None, files: list[tuple[str, str]]) -> Iterator[Outputs]
     yield from _examined(find)
 
 
-def offer_zip(key: str | None) -> dict:
-    """The button that leads back to the zip that this visitor sent last."""
-    kept = Visitor(key or "").last_zip() if is_key(key) else None
-    return gr.update(value=f"Use {kept.name} again" if kept else "", visible=kept is not None)
+def offer(key: str | None) -> tuple[dict, str | dict]:
+    """What this visitor brought before: the button that leads back to their last zip, and else to
+    collecting where there is a collection."""
+    visitor = Visitor(key or "") if is_key(key) else None
+    kept = visitor.last_zip() if visitor else None
+    collected = visitor is not None and any(visitor.classes().values())
+    button = gr.update(value=f"Use {kept.name} again" if kept else "", visible=kept is not None)
+    return button, "collect" if collected and not kept else gr.skip()
 
 
 def take_zip_again(key: str | None) -> Iterator[Outputs]:
@@ -186,7 +190,9 @@ def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
 
 def _named(said: str, path: Path | None) -> str:
     """The same, calling the photos by their name: where they are kept is nothing to a visitor."""
-    for place in (str(path), plain_sentence(str(path))) if path else ():  # long ones are cut
+    if path is None:
+        return said
+    for place in (str(path), plain_sentence(str(path))):  # long ones are cut
         said = said.replace(escape(place), escape(path.name))
     return said
 

@@ -122,6 +122,19 @@ document.addEventListener("drop", (event) => {
 }, true);
 """
 
+# Gradio's icon for a file only goes back to the upload, and takes the photo that is there away for
+# it. Here it opens the dialog, and the photo stays until another one is chosen.
+_UPLOAD = """
+document.addEventListener("click", (event) => {
+  const icon = event.target.closest?.('#photo [aria-label="Upload file"].selected');
+  const input = document.querySelector("#photo input[type=file]");
+  if (!icon || !input) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  input.click();
+}, true);
+"""
+
 # A button anywhere on the page that opens a tab; on a narrow screen that may be in Gradio's menu.
 _OPENS = """
 document.addEventListener("click", (event) => {
@@ -136,5 +149,5 @@ document.addEventListener("click", (event) => {
 HEAD = (
     f'<link rel="icon" href="data:image/svg+xml;base64,{b64encode(_ICON.encode()).decode()}">'
     '<meta name="description" content="See what a Vision Transformer thinks a dish is.">'
-    f"<script>{NOTICES}{_ANY_FILE}{_OPENS}{MOVES}</script>"
+    f"<script>{NOTICES}{_ANY_FILE}{_UPLOAD}{_OPENS}{MOVES}</script>"
 )
