@@ -270,7 +270,7 @@ def changed(state: dict[str, Tensor], name: str, value: Tensor | None) -> dict[s
         ("head_dist.weight", torch.ones(3, 192), "do not go together"),
         ("head.bias", None, "1 missing (head.bias)"),
         ("head.bias", torch.ones(8), "head.bias is (8,), expected (7,)"),
-        ("head.bias", torch.ones(7, dtype=torch.int64), "floating point"),
+        ("head.bias", torch.ones(7, dtype=torch.int64), "whole or sparse"),
         ("norm.bias", torch.full((192,), torch.nan), "norm.bias has values that are not finite"),
         ("reg_token", torch.ones(3), "registers or heads have shapes that do not go together"),
         ("head.weight", torch.ones(0, 192), "classes"),
