@@ -40,6 +40,7 @@ from vit.ui.finetune import LOOK, RUNS, finetune_tab
 from vit.ui.grid import scale_url
 from vit.ui.header import answer_precision, header, loaded
 from vit.ui.links import Links
+from vit.ui.memory import keep_giving_back
 from vit.ui.model import model_tab
 from vit.ui.notices import LARGEST
 from vit.ui.page import QUIET, Page, forget, version_of
@@ -137,6 +138,7 @@ def main() -> None:
         print(f"The MCP server needs one more package: pip install {MCP}", file=sys.stderr)
     threading.Thread(target=warm_up, daemon=True).start()
     TEMPORARY.keep_bounded()
+    keep_giving_back()
     demo.block_thread()
 
 
