@@ -374,6 +374,7 @@ def test_results_on_the_command_line(folder, vit_home, capsys):
 def test_results_of_a_run_by_its_name(folder, vit_home, capsys):
     shutil.copytree(folder, vit_home / "runs" / "20260101-pasta")
     assert main(["results", "20260101-pasta"]) == 0
+    assert main(["results", "pasta"]) == 0
     assert "test:" in capsys.readouterr().out
 
 

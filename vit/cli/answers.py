@@ -29,7 +29,7 @@ def add_to(command: Command) -> None:
     add("--json", action="store_true", help="print JSON")
 
     add = command("results", results).add_argument
-    add("run_folder", metavar="RUN", help="folder of a run, or its name in the user's folder")
+    add("run_folder", metavar="RUN", help="folder of a run, or its name")
     add("--set", help="photos to look at: test, validation … [the largest test set]")
     add("--worst", type=int, default=10, help="mistakes to list [10]")
     add("--json", action="store_true", help="print JSON, with every photo")
@@ -152,9 +152,15 @@ def results(given: argparse.Namespace) -> int:
     from vit.data import dish_name
     from vit.home import home
     from vit.outcome import Answers, OutcomeError, counted
+    from vit.runs import Runs
 
-    own = home() / "runs" / given.run_folder
-    asked = counted(own if own.is_dir() else Path(given.run_folder))
+    folder = home() / "runs" / given.run_folder
+    if not folder.is_dir():
+        folder = Path(given.run_folder)
+    if not folder.is_dir():  # what the page and `train.py` call it; of several the newest
+        named = (run.folder for run in Runs().all() if run.title == given.run_folder)
+        folder = next(named, folder)
+    asked = counted(folder)
     while True:
         try:
             progress(*next(asked))

@@ -144,11 +144,14 @@ def blend(given: argparse.Namespace) -> int:
 
 def described(path: Path, card: "Card") -> None:
     """Print what an imported model is, and what was done to it."""
+    from vit.summary import prefix_names
+
     config, training = card.config, card.training
     rows, columns = config.grid
     print(
         f"{path}\n{training['layout']}: {config.depth} blocks, {config.width} wide, "
         f"{config.heads} heads, {rows} × {columns} patches, "
+        f"behind the {prefix_names(config)}, "
         + (f"{config.classes:,} classes" if config.classes > 1 else "no classes")
     )
     seen = card.preprocess
