@@ -205,7 +205,7 @@ def test_what_cannot_be_started_is_said(visit: Visiting, tmp_path: Path, photos:
     bring(page, photos)
     choose_start(page, "pizza-steak-sushi")
     page.get_by_label("Name of the new model").fill("pizza-steak-sushi")
-    expect(page.locator("#run-about")).to_contain_text("bundled checkpoint")
+    expect(page.locator("#run-about")).to_contain_text("bundled model")
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     page.get_by_label("Name of the new model").fill("a/b")
     expect(page.locator("#run-about")).to_contain_text("file name")

@@ -159,7 +159,7 @@ class Recipe:
                 raise ValueError(f"{name} must be given.")
         if not self.name or self.name[0] in ".-" or set(self.name) & set('/\\:\0"<>|?*'):
             raise ValueError(
-                f"name must be one for a file, without / \\ : * ? < > |, not {self.name!r}."
+                f"name must be a file name, without / \\ : * ? < > |, not {self.name!r}."
             )
         if self.name in ("best", "state"):
             raise ValueError(f"name must not be {self.name}, which a run's folder uses itself.")
