@@ -8,6 +8,9 @@ import pytest
 import torch
 from small import lay_out
 
+from vit.precision import quicken_float32
+
+quicken_float32()  # else the first checkpoint that is loaded does, between two results of a test
 torch.set_num_threads(1)  # small matrices are slower on many, most of all beside other programs
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

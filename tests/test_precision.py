@@ -1,8 +1,10 @@
 """Faster answers: without the work that no answer needs, and in bfloat16 where that is quick."""
 
+import copy
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from vit.classifier import Classifier, Prediction
 from vit.data import open_photos
 from vit.evaluate import evaluate
 from vit.model import ViT, ViTConfig
-from vit.precision import check_precision, has_bfloat16
+from vit.precision import check_precision, has_bfloat16, quicken_float32
 from vit.top import answer
 from vit.ui.header import loaded
 
@@ -54,6 +56,59 @@ def test_processors_with_and_without() -> None:
     assert has_bfloat16({"architecture": "aarch64", "bf16": True})
     assert not has_bfloat16({"avx512_f": True, "avx512_bf16": False, "amx_bf16": False})
     assert has_bfloat16() in (True, False)
+
+
+@pytest.fixture
+def torchs_own_products() -> Iterator[None]:
+    """As torch multiplies when nobody told it how."""
+    products = torch.backends.mkldnn.matmul
+    before, products.fp32_precision = products.fp32_precision, "none"
+    yield
+    products.fp32_precision = before
+
+
+def error(model: ViT, images: torch.Tensor) -> float:
+    """The greatest difference between the logits and those computed in float64."""
+    with torch.inference_mode():
+        truth = copy.deepcopy(model).double()(images.double())
+        return float((model(images) - truth).abs().max())
+
+
+def test_quicker_products_are_exact() -> None:
+    torch.manual_seed(0)
+    model = Classifier.load("food101").model  # from here on they are quicker where they can be
+    assert 0 < error(model, torch.randn(2, 3, 224, 224)) < 2e-5
+
+
+@pytest.mark.usefixtures("torchs_own_products")
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"avx512_f": True, "cpu_name": "Intel(R) Xeon(R)"},
+        {"avx512_f": True, "amx_tile": True, "cpu_name": "AMD EPYC"},
+        {"avx512_f": False, "cpu_name": "AMD EPYC"},
+        {"architecture": "aarch64"},
+    ],
+    ids=str,
+)
+def test_other_machines_multiply_as_torch_does(
+    machine: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: machine)
+    assert quicken_float32.__wrapped__() is False
+    assert torch.backends.mkldnn.matmul.fp32_precision == "none"
+
+
+@pytest.mark.usefixtures("torchs_own_products")
+def test_products_that_round_are_turned_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"avx512_f": True, "cpu_name": "AMD EPYC"}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert quicken_float32.__wrapped__() is False
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.backends.mkldnn.matmul.fp32_precision == "none"
 
 
 def test_other_precisions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from vit.card import Card
 from vit.data import dish_name
 from vit.images import Fit, Photo, PhotoError, Source, open_photo
 from vit.model import ViT
-from vit.precision import Precision, check_precision, in_precision
+from vit.precision import Precision, check_precision, in_precision, quicken_float32
 from vit.top import answer
 
 KEPT_LOADED = 3
@@ -67,10 +67,13 @@ class Classifier:
         """The checkpoint of this name or path; the last few stay loaded, until their file changes.
 
         In the precision "bfloat16" it answers faster; the README's part on speed counts what that
-        costs. Raises CheckpointError when there is no such checkpoint or the file cannot be used,
-        ValueError for bfloat16 where the processor has no such arithmetic.
+        costs. From the first load on, float32 matrices are multiplied in this process as
+        `vit.precision.quicken_float32` says. Raises CheckpointError when there is no such
+        checkpoint or the file cannot be used, ValueError for bfloat16 where the processor has no
+        such arithmetic.
         """
         precision = check_precision(precision)
+        quicken_float32()
         path = checkpoint.resolve(name_or_path)
         key, stamp = os.path.abspath(path), checkpoint.version(path)
         with _lock:

@@ -30,6 +30,7 @@ from vit.evaluate import Evaluation, evaluate
 from vit.metrics import Count
 from vit.optim import Average, parameter_groups, rate_at
 from vit.outcome import write_outcome
+from vit.precision import quicken_float32
 from vit.recipe import Recipe, Stage
 from vit.reports import Epoch, Finished, Prepared, Report, Started, Step, Warned
 from vit.runlock import locked
@@ -73,6 +74,7 @@ def finetune(
     Raises ValueError or OSError, in one sentence, for what cannot be trained or written, and when
     another process trains in `folder`; an interrupted run can then be resumed.
     """
+    quicken_float32()
     since = time.time() if since is None else since
     full = recipe.completed()
     start, stages = read_start(full)
