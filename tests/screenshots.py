@@ -52,7 +52,7 @@ def unsure(page: Page) -> None:
     page.get_by_role("option", name="sure-of-nothing").click()
     page.wait_for_function("document.querySelector('#facts').innerText.includes('2 dishes')")
     classify(page)
-    page.get_by_text("How was that decided?").click()
+    page.get_by_text("Why?").click()
 
 
 def trouble(page: Page) -> None:

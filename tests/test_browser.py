@@ -332,7 +332,7 @@ def test_unsure(visit: Visiting) -> None:
     expect(page.locator("#result .unsure")).to_have_text("None of my 2 dishes looks right.")
     expect(page.locator("#result")).to_contain_text("reaches only")
     expect(page.locator("#result")).to_contain_text("this model is sure from 100 %")
-    page.get_by_text("How was that decided?").click()
+    page.get_by_text("Why?").click()
     expect(page.locator("#result details")).to_contain_text("it was taught")
 
 

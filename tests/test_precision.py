@@ -16,7 +16,7 @@ from vit.classifier import Classifier, Prediction
 from vit.data import open_photos
 from vit.evaluate import evaluate
 from vit.model import ViT, ViTConfig
-from vit.precision import check_precision, has_bfloat16, quicken_float32
+from vit.precision import PRODUCTS, check_precision, has_bfloat16, quicken_float32
 from vit.top import answer
 from vit.ui.header import loaded
 
@@ -61,10 +61,9 @@ def test_processors_with_and_without() -> None:
 @pytest.fixture
 def torchs_own_products() -> Iterator[None]:
     """As torch multiplies when nobody told it how."""
-    products = torch.backends.mkldnn.matmul
-    before, products.fp32_precision = products.fp32_precision, "none"
+    before, PRODUCTS.fp32_precision = PRODUCTS.fp32_precision, "none"
     yield
-    products.fp32_precision = before
+    PRODUCTS.fp32_precision = before
 
 
 def error(model: ViT, images: torch.Tensor) -> float:
@@ -96,7 +95,7 @@ def test_other_machines_multiply_as_torch_does(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: machine)
     assert quicken_float32.__wrapped__() is False
-    assert torch.backends.mkldnn.matmul.fp32_precision == "none"
+    assert PRODUCTS.fp32_precision == "none"
 
 
 @pytest.mark.usefixtures("torchs_own_products")
@@ -108,7 +107,7 @@ def test_products_that_round_are_turned_back(monkeypatch: pytest.MonkeyPatch) ->
         assert quicken_float32.__wrapped__() is False
     finally:
         torch.set_default_dtype(torch.float32)
-    assert torch.backends.mkldnn.matmul.fp32_precision == "none"
+    assert PRODUCTS.fp32_precision == "none"
 
 
 def test_other_precisions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

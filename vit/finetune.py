@@ -45,7 +45,7 @@ from vit.runstate import (
     save_state,
     write_json,
 )
-from vit.speed import Speed
+from vit.speed import Speed, TimeLeft
 from vit.start import Start, read_start
 from vit.tasks import Given, Task, task_of
 from vit.teacher import Teacher, disagreement
@@ -98,8 +98,9 @@ def finetune(
         if not run.progress.step:
             yield from (Warned(0, text) for text in photos.warnings)
         if run.progress.step < run.steps:
+            clock = TimeLeft()
             for done, total in run.task.prepare(resumed=run.progress.step > 0):
-                yield Prepared(done, total)
+                yield Prepared(done, total, clock.seconds(done / total))
                 if run.must_stop():
                     break
         for epoch in range(run.progress.step // run.steps_per_epoch, len(run.schedule)):

@@ -12,6 +12,8 @@ from vit.model import ViT
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
+# how torch multiplies float32 matrices on the processor
+PRODUCTS = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
 _FINE = 1 + 2**-12  # a float32 that bfloat16 and TF32 round to 1
 _FAST = ("avx512_bf16", "amx_bf16", "bf16")  # as torch calls them; the last is Arm's
 
@@ -57,10 +59,9 @@ def quicken_float32() -> bool:
     suits = machine.get("avx512_f") and not machine.get("amx_tile")
     if not (suits and "AMD" in machine.get("cpu_name", "")) or torch.cuda.is_available():
         return False
-    products = torch.backends.mkldnn.matmul
-    before, products.fp32_precision = products.fp32_precision, "bf16"
+    before, PRODUCTS.fp32_precision = PRODUCTS.fp32_precision, "bf16"
     if not _is_exact():
-        products.fp32_precision = before
+        PRODUCTS.fp32_precision = before
         return False
     return True
 

@@ -26,10 +26,14 @@ class Started:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Before the first step, the backbone has seen `done` of `total` photos, once and for all."""
+    """Before the first step, the backbone has seen `done` of `total` photos, once and for all.
+
+    `seconds_left` is for the rest of them, None where that is not known.
+    """
 
     done: int
     total: int
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,9 @@ def in_words(report: Report) -> str:
                 f"{number(report.epochs, 'epoch')}, {number(report.steps, 'step')}{again}"
             )
         case Prepared():
-            return f"looked at {report.done} of {report.total} photos"
+            left = report.seconds_left
+            rest = "" if left is None else f" · {duration(left)} left"
+            return f"looked at {report.done} of {report.total} photos{rest}"
         case Step():
             return (
                 f"step {report.step} · loss {report.loss:.3f} · rate {report.rate:.1e} · "

@@ -9,6 +9,24 @@ T = TypeVar("T")
 _MEMORY = 0.95  # what a step counts for is multiplied by this at every later step
 
 
+class TimeLeft:
+    """A clock for whatever tells how far it has come.
+
+    It starts when it is made, with this share done; with None, when it is first asked.
+    """
+
+    def __init__(self, share: float | None = 0.0) -> None:
+        self._began, self._first = time.perf_counter(), share
+
+    def seconds(self, share: float) -> float | None:
+        """How long the rest will take when this share is done, from 0 to 1; None when that cannot
+        be told yet, in the first second, and when nothing is left."""
+        if self._first is None:
+            self._began, self._first = time.perf_counter(), share
+        passed, gone = time.perf_counter() - self._began, share - self._first
+        return passed / gone * (1 - share) if passed >= 1 and gone > 0 and share < 1 else None
+
+
 class Speed:
     """A clock for the training loop that looks back over about the last twenty steps.
 

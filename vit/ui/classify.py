@@ -174,9 +174,8 @@ def unsure_html(prediction: Prediction, classifier: Classifier) -> str:
     how_often = f" How often that is so: {INFO} at the top of the page." if counted else ""
     return (
         f'<p class="unsure">None of my {len(card.classes):,} {them} looks right.</p>'
-        f'<p class="unsure-why">The best guess, {escape(prediction.labels[0])}, reaches only '
-        f"{escape(best)}{escape(rule)}.</p>"
-        f'<details class="why unsure-why"><summary>How was that decided? {INFO}</summary><p>'
-        f"It can only choose among the {them} it was taught, so a photo of anything else should "
+        f'<details class="why unsure-why"><summary>The best guess, {escape(prediction.labels[0])}, '
+        f'reaches only {escape(best)}{escape(rule)}. <span class="whole">Why? {INFO}</span>'
+        f"</summary><p>It can only choose among the {them} it was taught, so a photo of anything else should "
         f"end here.{how_often}</p></details>"
     )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from html import escape
 
 from vit.fetch import Progress
+from vit.speed import TimeLeft
+from vit.ui.words import going_html
 
 LOOK = 0.25  # seconds between two looks at the download
 
 
-def progress_html(done: int, total: int | None) -> str:
-    value = f' value="{done}" max="{total}"' if total else ""
+def progress_html(done: int, total: int | None, clock: TimeLeft) -> str:
     size = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
-    return f'<p role="status"><progress{value}></progress> {escape(size)} downloaded</p>'
+    return going_html(f"{size} downloaded", done / total if total else None, clock)
 
 
 class _Stopped(Exception):

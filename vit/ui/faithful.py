@@ -16,8 +16,11 @@ from vit.data import dish_name
 from vit.faithfulness import Faithfulness
 from vit.looking import Look, Method, Question
 from vit.readings import DRAWS, heat_of, needs_dishes, rows_of_test, tested
+from vit.reports import duration
+from vit.speed import TimeLeft
 from vit.ui.insights import Colouring
 from vit.ui.seen import drawn_photo, jpeg_url
+from vit.ui.words import going_html
 from vit.wall import same_scale
 
 PACE = 0.5  # seconds between two looks at a running test
@@ -79,28 +82,25 @@ def run_test(
     return at_work(lambda step: tested(look, heats, target, step), share)
 
 
-def progress_html(share: float, rows: int, seconds: float) -> str:
-    """What is going on, how far, and at first for about how long."""
-    wait = f", about {seconds:.0f} s" if seconds >= 1.5 and not share else ""
-    return (
-        f'<p role="status"><progress value="{share:.2f}"></progress> Hiding patches and asking the '
-        f"model {rows} times{wait} …</p>"
-    )
+def progress_html(share: float, rows: int, seconds: float, clock: TimeLeft) -> str:
+    """What is going on, how far, and for about how long: at first as expected, then as it goes."""
+    wait = f", about {duration(seconds)}" if seconds >= 1.5 and not share else ""
+    return going_html(f"Hiding patches and asking the model {rows} times{wait} …", share, clock)
 
 
-def busy_html(look: Look, maps: int, share: float) -> str:
+def busy_html(look: Look, maps: int, share: float, clock: TimeLeft) -> str:
     rows = 1 + maps + DRAWS
-    return progress_html(share, rows, rows * look.milliseconds / 1000)
+    return progress_html(share, rows, rows * look.milliseconds / 1000, clock)
 
 
 def faithful_html(look: Look, question: Question) -> Iterator[str]:
     """HTML: first that it is at work, then the figures."""
-    target = question.aim(look)
+    target, clock = question.aim(look), TimeLeft()
     for found in run_test(look, {"map": heat_of(look, question)}, target):
         if isinstance(found, dict):
             yield faithful_figures(look, target, found["map"])
         else:
-            yield busy_html(look, 1, found)
+            yield busy_html(look, 1, found, clock)
 
 
 def _figures(dish: str, found: Faithfulness) -> str:
@@ -135,13 +135,13 @@ def comparison_html(look: Look, question: Question, colouring: Colouring) -> Ite
     if not look.card.trained_head:
         yield compared_html(look, question, entries, colouring)
         return
-    untested = compared_html(look, question, entries, colouring)
+    untested, clock = compared_html(look, question, entries, colouring), TimeLeft()
     for found in run_test(look, heats, question.aim(look)):
         if isinstance(found, dict):
             entries = [replace(entry, found=found[entry.question.method]) for entry in entries]
             yield compared_html(look, question, entries, colouring)
         else:
-            yield busy_html(look, len(heats), found) + untested
+            yield busy_html(look, len(heats), found, clock) + untested
 
 
 def compared_html(

@@ -10,6 +10,7 @@ from vit.data import dish_name
 from vit.faithfulness import Curve
 from vit.looking import Look, Question
 from vit.readings import CURVE_DRAWS, FORWARDS, Curves, curves_of, heat_of
+from vit.speed import TimeLeft
 from vit.ui.faithful import at_work, progress_html
 from vit.ui.words import percent
 
@@ -21,14 +22,14 @@ def curves_html(look: Look, question: Question) -> Iterator[str]:
     """HTML: first that it is at work, then the two plots."""
     target, heat = question.aim(look), heat_of(look, question)
     rows = FORWARDS * (1 + CURVE_DRAWS)
-    steps = FORWARDS * look.depth
+    steps, clock = FORWARDS * look.depth, TimeLeft()
     for found in at_work(lambda step: curves_of(look, heat, target, step), lambda n: n / steps):
         if isinstance(found, Curves):
             yield plots_html(dish_name(look.card.classes[target]), found)
         else:
             # half of the patches are there on the average
             seconds = rows / 2 * look.milliseconds / 1000
-            yield progress_html(found, rows, seconds)
+            yield progress_html(found, rows, seconds, clock)
 
 
 def plots_html(dish: str, found: Curves) -> str:

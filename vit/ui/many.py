@@ -18,13 +18,14 @@ from vit.classifier import Prediction
 from vit.images import Fit, PhotoError
 from vit.names import one_line
 from vit.settings import count
+from vit.speed import TimeLeft
 from vit.ui.files import keep_file
 from vit.ui.header import loaded
 from vit.ui.notices import on_notice, takes_notices
 from vit.ui.page import MODEL_QUEUE, QUIET, Page
 from vit.ui.photo import PhotoFiles, keep_jpeg
 from vit.ui.stop import Stop
-from vit.ui.words import percent, trouble_html, within
+from vit.ui.words import going_html, percent, trouble_html, within
 
 BATCH = 16  # photos between two looks at Stop
 THUMBNAIL = 320  # pixels
@@ -90,7 +91,7 @@ def classify_files(
         yield trouble_html(problem) if problem else "", hidden, hidden
         return
     yield "<p>Looking at the photos…</p>", hidden, hidden
-    started = time.perf_counter()
+    started, clock = time.perf_counter(), TimeLeft()
     names = [name for name, _ in files]
     answers: list[Answer] = []
     pictures: list[tuple[str, str]] = []
@@ -104,8 +105,11 @@ def classify_files(
                 answers.append(
                     answer if isinstance(answer, PhotoError) else replace(answer, photo=small)
                 )
+            done, seconds = len(answers), time.perf_counter() - started
             yield (
-                status_html(answers, len(files), time.perf_counter() - started, classifier.name),
+                going_html(f"{done} of {len(files)} photos", done / len(files), clock)
+                if done < len(files)
+                else status_html(answers, seconds, classifier.name),
                 gr.update(value=pictures, visible=True),
                 gr.update(value=keep_csv(names, answers, classifier.name), visible=True),
             )
@@ -113,14 +117,8 @@ def classify_files(
         yield trouble_html(error), gr.skip(), gr.skip()
 
 
-def status_html(answers: Sequence[Answer], total: int, seconds: float, checkpoint: str) -> str:
-    done = len(answers)
-    if done < total:
-        left = seconds / done * (total - done)
-        return (
-            f'<p role="status"><progress value="{done}" max="{total}"></progress> '
-            f"{done} of {total} photos · about {left:.0f} s left</p>"
-        )
+def status_html(answers: Sequence[Answer], seconds: float, checkpoint: str) -> str:
+    total = len(answers)
     bad = [str(answer) for answer in answers if isinstance(answer, PhotoError)]
     unsure = sum(isinstance(answer, Prediction) and answer.unsure for answer in answers)
     parts = [f"{total} photo{'s' * (total != 1)} in {seconds:.1f} s by {escape(checkpoint)}"]

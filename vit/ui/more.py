@@ -14,6 +14,7 @@ import gradio as gr
 from vit.download import CLASSES, COURSE, download_pizza_steak_sushi
 from vit.fetch import DownloadError, Progress
 from vit.home import home
+from vit.speed import TimeLeft
 from vit.ui.downloads import SharedDownload, progress_html
 from vit.ui.examples import ON_CLICK, copy_of_clicked, thumbnail_button
 from vit.ui.page import QUIET, Page, follow
@@ -71,11 +72,12 @@ def look(said: str = "") -> tuple[dict, ...]:
 
 def fetch() -> Iterator[tuple[dict, ...]]:
     """The same three while the photos come, then `look`, with a sentence when they did not."""
+    clock = TimeLeft(None)  # another visitor may have begun it
     try:
         for done, total in _shared.follow():
             yield (
                 gr.update(visible=False),
-                gr.update(value=progress_html(done, total), visible=True),
+                gr.update(value=progress_html(done, total, clock), visible=True),
                 gr.skip(),
             )
     except Exception as error:

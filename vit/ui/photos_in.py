@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
@@ -17,14 +18,16 @@ from vit.findings_html import STYLE, details_html, lines_html, page_html
 from vit.home import home
 from vit.limits import limits as run_limits
 from vit.names import plain_sentence
+from vit.speed import TimeLeft
 from vit.ui.collecting import collecting
+from vit.ui.downloads import progress_html
 from vit.ui.files import keep_file
 from vit.ui.more import download_shared
 from vit.ui.notices import on_notice, takes_notices
 from vit.ui.page import QUIET, Page, Queue
 from vit.ui.photo import PhotoFiles
 from vit.ui.stop import Stop
-from vit.ui.words import trouble_html
+from vit.ui.words import going_html, trouble_html
 
 WAYS = [("a zip", "zip"), ("collect them here", "collect"), ("pizza, steak, sushi", "course")]
 ZIP_HINT = (
@@ -161,9 +164,9 @@ def take_course() -> Iterator[Outputs]:
     """The course's photos: those of the user's folder, else downloaded."""
 
     def find() -> Iterator[str | Path]:
+        clock = TimeLeft(None)  # another visitor may have begun it
         for done, total in download_shared():
-            size = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "")
-            yield f"Downloading: {size} MB"
+            yield progress_html(done, total, clock)
         yield home() / "data" / "pizza_steak_sushi"
 
     yield from _examined(find)
@@ -171,19 +174,19 @@ def take_course() -> Iterator[Outputs]:
 
 def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
     """The outputs while the photos come and are examined, and with the report. `find` yields what
-    it is doing, as sentences, and last the path."""
-    path = None
+    it is doing, as HTML, and last the path."""
+    path, clocks = None, defaultdict[str, TimeLeft](TimeLeft)
     try:
         for step in find():
             if isinstance(step, str):
-                yield _busy(f"<progress></progress> {escape(step)}")
+                yield _busy(step)
                 continue
             path = step
             for look in examine(step, most=run_limits().photos):
                 if isinstance(look, Report):
                     yield _reported(look, step)
                 else:
-                    yield _busy(examining_html(look))
+                    yield _busy(examining_html(look, clocks[look.doing]))
     except Exception as error:
         yield _trouble(_named(trouble_html(error), path))
 
@@ -197,14 +200,12 @@ def _named(said: str, path: Path | None) -> str:
     return said
 
 
-def examining_html(look: Examined) -> str:
+def examining_html(look: Examined, clock: TimeLeft) -> str:
     if not look.total:
-        return "<progress></progress> Opening the photos …"
+        return going_html("Opening the photos …")
     what = {"reading": "Looking at the photos", "comparing": "Looking for near duplicates"}
-    return (
-        f'<progress value="{look.done}" max="{look.total}"></progress> {what[look.doing]}: '
-        f"{look.done:,} of {look.total:,}"
-    )
+    said = f"{what[look.doing]}: {look.done:,} of {look.total:,}"
+    return going_html(said, look.done / look.total, clock)
 
 
 # --- What is shown ----------------------------------------------------------------------------
@@ -213,7 +214,7 @@ def examining_html(look: Examined) -> str:
 def _busy(said: str) -> Outputs:
     hidden = gr.update(visible=False)
     return (
-        gr.update(value=f'<p role="status">{said}</p>', visible=True),
+        gr.update(value=said, visible=True),
         hidden,
         *(gr.skip(),) * 4,
         None,

@@ -11,11 +11,12 @@ import gradio as gr
 from vit import settings
 from vit.checkpoint import available
 from vit.sources import SOURCES, pull, reachable
+from vit.speed import TimeLeft
 from vit.ui.downloads import SharedDownload, progress_html
 from vit.ui.page import QUIET
 from vit.ui.stop import Stop
 from vit.ui.visitor import token_of_address, visitor_of
-from vit.ui.words import trouble_html
+from vit.ui.words import going_html, trouble_html
 
 OFFLINE = (
     "Published models come from the web, and it cannot be reached from here now; open this list "
@@ -89,10 +90,11 @@ def fetched(name: str | None, request: gr.Request) -> Iterator[tuple[dict, str, 
     if name not in _shared:
         yield idle(trouble_html("Choose one of the published models first."))
         return
+    clock = TimeLeft(None)  # another visitor may have begun it
     try:
         for done, total in _shared[name].follow():
             ready = bool(total) and done == total
-            said = '<p role="status">Made ready …</p>' if ready else progress_html(done, total)
+            said = going_html("Made ready …") if ready else progress_html(done, total, clock)
             yield gr.update(visible=False), said, gr.skip()
     except Exception as error:
         yield idle(trouble_html(error))

@@ -20,6 +20,7 @@ from vit.outcome import (
     read_outcome,
     result_file,
 )
+from vit.speed import TimeLeft
 from vit.ui.attention import DRAWING_QUEUE
 from vit.ui.before_after import before_after_html
 from vit.ui.files import keep_copy
@@ -33,7 +34,7 @@ from vit.ui.outcome_html import (
 )
 from vit.ui.page import MODEL_QUEUE, QUIET, Page
 from vit.ui.stop import Stop
-from vit.ui.words import notice, trouble_html
+from vit.ui.words import going_html, notice, trouble_html
 
 EMPTY = '<div class="empty"><p>When a run has ended, its result is shown here.</p></div>'
 SCRIPT = Path(__file__).with_name("results.js").read_text(encoding="utf-8")
@@ -146,7 +147,7 @@ class Results:
         except Exception as error:
             return nothing | {self.status: trouble_html(error), self.attention: ""}
         if outcome is None:
-            return nothing | {self.status: _counting(0, 0), self.attention: ""}
+            return nothing | {self.status: _counting(0, 0, TimeLeft()), self.attention: ""}
         return self._shown(Path(run), outcome, outcome.best_known)
 
     def count(self, run: str | None) -> Iterator[dict]:
@@ -154,14 +155,14 @@ class Results:
         try:
             if not run or read_outcome(Path(run)):
                 return
-            asked = counted(Path(run))
+            asked, clock = counted(Path(run)), TimeLeft()
             while True:
                 try:
                     done, total = next(asked)
                 except StopIteration as end:
                     yield self._shown(Path(run), end.value, end.value.best_known)
                     return
-                yield {self.status: _counting(done, total)}
+                yield {self.status: _counting(done, total, clock)}
         except Exception as error:
             yield {self.status: trouble_html(error)}
 
@@ -315,7 +316,6 @@ def _is_place(value: object, below: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < below
 
 
-def _counting(done: int, total: int) -> str:
-    bar = f' value="{done}" max="{total}"' if total else ""
-    of = f" {done:,} of {total:,} photos" if done else " the photos are looked at again …"
-    return f'<p role="status"><progress{bar}></progress>{of}</p>'
+def _counting(done: int, total: int, clock: TimeLeft) -> str:
+    said = f"{done:,} of {total:,} photos" if done else "The photos are looked at again …"
+    return going_html(said, done / total if total else None, clock)

@@ -73,10 +73,11 @@ def _progress(run: Run) -> str:
     if step is None:
         if told.prepared is None:
             return f"<progress></progress>{_p('The first step is under way …')}"
-        done, total = told.prepared.done, told.prepared.total
+        done, total, left = told.prepared.done, told.prepared.total, told.prepared.seconds_left
+        rest = "" if left is None else f" · {duration(left)} left"
         return (
             f'<progress value="{done}" max="{total}"></progress>'
-            + _p(f"The model looks at every photo once: {done:,} of {total:,}")
+            + _p(f"The model looks at every photo once: {done:,} of {total:,}{rest}")
             + _warnings(run)
         )
     epoch = min(step.epoch + 1, told.started.epochs)

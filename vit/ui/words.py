@@ -11,6 +11,8 @@ import gradio as gr
 
 from vit.card import Card
 from vit.metrics import Count
+from vit.reports import duration
+from vit.speed import TimeLeft
 
 INFO = '<span class="info" aria-hidden="true">i</span>'  # more behind a click
 
@@ -43,6 +45,15 @@ def interval(count: Count) -> str:
     """Of a rate, 95 %: "71 to 74 %", of which the sign stands on no line of its own."""
     low, high = count.interval
     return f"{100 * low:.0f} to {100 * high:.0f}\N{NO-BREAK SPACE}%"
+
+
+def going_html(said: str, share: float | None = None, clock: TimeLeft | None = None) -> str:
+    """A bar, what is going on (text), and when it can be told how long still; `share`, from 0 to 1,
+    is done, None while that is not known."""
+    value = "" if share is None else f' value="{share:.3f}"'
+    left = clock.seconds(share) if clock and share is not None else None
+    rest = "" if left is None else f" · about {duration(max(1, left))} left"
+    return f'<p role="status"><progress{value}></progress> {escape(said)}{rest}</p>'
 
 
 def within(number: int | None, low: int, high: int, otherwise: int) -> int:
