@@ -31,6 +31,7 @@ from PIL import Image
 from starlette.middleware import Middleware
 
 from vit.collect import limits
+from vit.memory import keep_giving_back
 from vit.ui import guard
 from vit.ui.api import classify, classify_many, public_endpoints
 from vit.ui.attention import attention_tab
@@ -40,7 +41,6 @@ from vit.ui.finetune import LOOK, RUNS, finetune_tab
 from vit.ui.grid import scale_url
 from vit.ui.header import answer_precision, header, loaded
 from vit.ui.links import Links
-from vit.ui.memory import keep_giving_back
 from vit.ui.model import model_tab
 from vit.ui.notices import LARGEST
 from vit.ui.page import QUIET, Page, forget, version_of

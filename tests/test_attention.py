@@ -18,6 +18,7 @@ from vit.attention import (
     class_relevance,
     grid_of,
     own_view,
+    with_cached_attention,
 )
 from vit.images import open_photo
 from vit.maps import (
@@ -102,6 +103,21 @@ def test_maps_are_those_of_torchs_own_attention() -> None:
         _, expected = theirs(seen, seen, seen, need_weights=True, average_attn_weights=False)
         torch.testing.assert_close(maps[layer], expected, atol=1e-6, rtol=1e-5)
         tokens = block(tokens)
+
+
+@pytest.mark.parametrize("few", [0, 1_000_000], ids=["fused", "written out"])
+def test_models_that_answer_give_the_same_maps(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, images = tiny(depth=3), photos()
+    expected, maps = attend(plain, images)
+    model = with_cached_attention(tiny(depth=3))
+    monkeypatch.setattr("vit.attention.FEW", few)
+    logits, found = attend(model, images)
+    assert torch.equal(logits, model(images))
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, maps, atol=1e-6, rtol=1e-5)
+    assert torch.equal(attend(model, images, [-1, 0, 0])[1], found[[2, 0, 0]])
+    _, weights, _ = attend_with_gradients(model, images, 1)
+    torch.testing.assert_close(torch.stack(weights), maps, atol=1e-6, rtol=1e-5)
 
 
 def test_only_the_layers_asked_for_in_their_order() -> None:

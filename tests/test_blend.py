@@ -34,6 +34,15 @@ def test_the_ends_are_the_two_models_and_the_middle_is_their_mean() -> None:
     torch.testing.assert_close(half.cls_token, (fine.cls_token + start.cls_token) / 2)
 
 
+def test_two_runs_have_the_mean_of_their_heads() -> None:
+    one, other = random_model(registers=2), random_model(registers=2)
+    between = blend(one, other, 0.25, same_classes=True)
+    firsts, seconds = one.state_dict(), other.state_dict()
+    for name, found in between.state_dict().items():
+        expected = seconds[name] + 0.25 * (firsts[name] - seconds[name])
+        torch.testing.assert_close(found, expected, msg=name)
+
+
 def test_registers_are_added_to_the_start_as_training_adds_them() -> None:
     fine, start = random_model(registers=4), random_model()
     first = blend(fine, start, 0)
@@ -60,5 +69,12 @@ def test_the_command_forgets_the_counts_of_the_old_weights(tmp_path: Path, capsy
     written = checkpoint.read_card(out)
     assert not written.metrics and written.unsure_below is None and written.temperature == 1
     assert written.training["blend"]["share"] == 0.25
+    heads = [checkpoint.load(path)[0].head.weight for path in (fine, start, out)]
+    torch.testing.assert_close(heads[2], heads[1] + 0.25 * (heads[0] - heads[1]), atol=1e-3, rtol=0)
+
+    others = replace(card, classes=tuple(f"other{i}" for i in range(TINY.classes)))
+    checkpoint.save(start, random_model(), others)
+    assert main(["blend", fine, start, "--share", "0.25", "--out", out]) == 0
+    assert torch.equal(checkpoint.load(out)[0].head.weight, heads[0])  # it names what fine names
     assert main(["blend", fine, start, "--share", "2", "--out", out]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -35,7 +35,7 @@ from vit.reports import (
     report_to_json,
 )
 from vit.runstate import BEST, RECIPE, SKIPPED, STATE, STOP, RunError, forget_after
-from vit.speed import Speed
+from vit.speed import Speed, TimeLeft
 from vit.start import read_start
 
 
@@ -594,6 +594,20 @@ def test_speed_counts_waiting_and_what_is_left(monkeypatch):
         step += 1
     speed.did_validation(0, 5.0)
     assert speed.report(1, 20)[1] == pytest.approx(4 * 40 + 5 * (1 + 4))
+
+
+def test_time_left_goes_by_what_was_done_since_it_was_asked(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("vit.speed.time.perf_counter", lambda: now)
+    whole, joined = TimeLeft(), TimeLeft(None)
+    now += 50
+    assert joined.seconds(0.5) is None  # half was done by somebody else
+    now += 0.5
+    assert joined.seconds(0.75) is None  # too early to tell
+    now += 1.5
+    assert joined.seconds(0.75) == pytest.approx(2.0)
+    assert whole.seconds(0.8) == pytest.approx(52 / 4)
+    assert whole.seconds(0) is None and whole.seconds(1) is None
 
 
 def test_best_is_replaced_when_a_run_begins_anew(recipe, tmp_path):

@@ -29,6 +29,7 @@ LAYERS = (
         "vit.limits",
         "vit.lru",
         "vit.maps",
+        "vit.memory",
         "vit.metrics",
         "vit.model",
         "vit.optim",

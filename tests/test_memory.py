@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCATTER = """
 import ctypes
 from pathlib import Path
-from vit.ui.memory import give_back
+from vit.memory import give_back
 
 def megabytes():
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
@@ -24,6 +24,29 @@ freed = megabytes()
 assert give_back()
 print(full, freed, megabytes())
 """
+
+
+KEEP = """
+import resource
+from vit.memory import keep_freed
+
+assert keep_freed()
+before = 0
+for turn in range(20):
+    buffers = [bytearray(20_000_000) for _ in range(5)]
+    del buffers
+    if turn == 0:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to")
+def test_what_is_needed_again_and_again_is_kept() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KEEP], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert int(done.stdout) < 25_000, done  # pages; one turn alone needs 24,400 new ones
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told to")

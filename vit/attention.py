@@ -12,11 +12,13 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vit.maps import relevance
 from vit.model import Attention, ViT
 
 M = TypeVar("M", bound=nn.Module)
+FEW = 1_000_000  # weights, 4 MB; with more of them the fused kernel was measured to be quicker
 
 
 def attentions(model: ViT) -> Iterator[tuple[int, Attention]]:
@@ -48,20 +50,93 @@ def twin(module: M) -> M:
     return other
 
 
-class _Watched(nn.Module):
-    """Passes q, k, v on to the core it stands before; notes that it did, with q and k if wanted."""
+class ExplicitAttention(nn.Module):
+    """The same as `ScaledDotProduct`, written out, so that the weights exist as a tensor."""
 
-    def __init__(self, core: nn.Module, seen: "_Seen", layer: int, keep: bool) -> None:
-        super().__init__()
-        self.core, self.seen, self.layer, self.keep = core, seen, layer, keep
+    def shows(self, q: Tensor, k: Tensor) -> bool:
+        """Whether `forward` makes the weights, as `weights` does, for these."""
+        return True
+
+    def weights(self, q: Tensor, k: Tensor) -> Tensor:
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # (B, A, N, N)
+        return scores.softmax(-1)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        # views of what the block computed anyway: no copy
-        self.seen[self.layer] = (q.detach(), k.detach()) if self.keep else None
-        return self.core(q, k, v)
+        return self.weights(q, k).to(v.dtype) @ v
 
 
-_Seen = dict[int, tuple[Tensor, Tensor] | None]
+class CachedAttention(ExplicitAttention):
+    """Written out where the weights are few enough to stay in a processor's cache, which is no
+    slower than torch's fused kernel and, with quicker products, faster; else that kernel.
+
+    A model that has it gives its maps away with the answer: `attend` need not compute them again.
+    """
+
+    def shows(self, q: Tensor, k: Tensor) -> bool:
+        B, A, N, _ = q.shape
+        return B * A * N * k.shape[2] <= FEW
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if self.shows(q, k):
+            return super().forward(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+def with_cached_attention(model: ViT) -> ViT:
+    """`model` itself, its attention now computed so; for answers in float32 on a processor."""
+    for _, attn in attentions(model):
+        attn.core = CachedAttention().train(model.training)
+    return model
+
+
+class _Seen:
+    """What the cores of one forward show: the layers that passed, and the maps of those wanted."""
+
+    def __init__(self, wanted: Sequence[int]) -> None:
+        self.wanted, self.passed = wanted, set[int]()
+        self.pairs = dict[int, tuple[Tensor, Tensor]]()  # q and k, where the weights are not made
+        self._maps: Tensor | None = None
+
+    def places(self, layer: int, like: Tensor) -> list[Tensor]:
+        """Where the maps of this layer belong, each (B, A, N, N); `like` is (B, A, N, …)."""
+        if self._maps is None:
+            B, A, N, _ = like.shape
+            size = (len(self.wanted), B, A, N, N)
+            self._maps = torch.empty(size, dtype=torch.float32, device=like.device)
+        return [self._maps[place] for place, each in enumerate(self.wanted) if each == layer]
+
+    def maps(self) -> Tensor:
+        """All of them (layers, B, A, N, N). What is still to be made of q and k is made after the
+        forward rather than within it, and in place: the cheapest of the ways measured."""
+        for layer, (q, k) in self.pairs.items():
+            for place in self.places(layer, q):
+                maps = place.flatten(0, 1)  # (B * A, N, N)
+                queries, keys = q.float().flatten(0, 1), k.float().flatten(0, 1)
+                scale = q.shape[-1] ** -0.5
+                torch.baddbmm(maps, queries, keys.mT, beta=0, alpha=scale, out=maps)
+                torch.softmax(maps, -1, out=maps)
+        return torch.empty(0) if self._maps is None else self._maps
+
+
+class _Watched(nn.Module):
+    """Passes q, k, v on to the core it stands before, and keeps what the maps are made of."""
+
+    def __init__(self, core: nn.Module, seen: _Seen, layer: int) -> None:
+        super().__init__()
+        self.core, self.seen, self.layer = core, seen, layer
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        core, seen = self.core, self.seen
+        seen.passed.add(self.layer)
+        if self.layer not in seen.wanted:
+            return core(q, k, v)
+        if isinstance(core, ExplicitAttention) and core.shows(q, k):
+            weights = core.weights(q, k)
+            for place in seen.places(self.layer, q):
+                place.copy_(weights)  # now, while they are in the cache
+            return weights.to(v.dtype) @ v
+        seen.pairs[self.layer] = q.detach(), k.detach()  # views of what the block computed anyway
+        return core(q, k, v)
 
 
 def attend(
@@ -78,41 +153,14 @@ def attend(
     """
     depth = len(model.blocks)
     wanted = list(range(depth)) if layers is None else [_index(layer, depth) for layer in layers]
-    view, seen = own_view(model), _Seen()
+    view, seen = own_view(model), _Seen(wanted)
     for layer, attn in attentions(view):
-        attn.core = _Watched(attn.core, seen, layer, keep=layer in wanted)
+        attn.core = _Watched(attn.core, seen, layer)
     with torch.no_grad():
         logits = view(pixels)
-        _check_all_caught(seen, depth)
+        _check_all_caught(seen.passed, depth)
         with torch.autocast(pixels.device.type, enabled=False):
-            return logits, _softmax_maps([pair for layer in wanted if (pair := seen[layer])])
-
-
-def _softmax_maps(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """softmax(q kᵀ / sqrt(D / A)) of each pair (B, A, N, D / A), as one tensor in float32.
-
-    After the forward rather than within it, and in place: the cheapest of the ways measured.
-    """
-    if not pairs:
-        return torch.empty(0)
-    B, A, N, width = pairs[0][0].shape
-    maps = torch.empty(len(pairs), B, A, N, N, device=pairs[0][0].device)
-    for slot, (q, k) in zip(maps.flatten(1, 2), pairs, strict=True):  # (B * A, N, N)
-        q, k = q.float().flatten(0, 1), k.float().flatten(0, 1)
-        torch.baddbmm(slot, q, k.mT, beta=0, alpha=width**-0.5, out=slot)
-        torch.softmax(slot, -1, out=slot)
-    return maps
-
-
-class ExplicitAttention(nn.Module):
-    """The same as `ScaledDotProduct`, written out, so that the weights exist as a tensor."""
-
-    def weights(self, q: Tensor, k: Tensor) -> Tensor:
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # (B, A, N, N)
-        return scores.softmax(-1)
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return self.weights(q, k).to(v.dtype) @ v
+            return logits, seen.maps()
 
 
 @contextmanager

@@ -12,9 +12,11 @@ import torch
 from PIL import Image
 
 from vit import checkpoint
+from vit.attention import with_cached_attention
 from vit.card import Card
 from vit.data import dish_name
 from vit.images import Fit, Photo, PhotoError, Source, open_photo
+from vit.memory import keep_freed
 from vit.model import ViT
 from vit.precision import Precision, check_precision, in_precision, quicken_float32
 from vit.top import answer
@@ -67,13 +69,14 @@ class Classifier:
         """The checkpoint of this name or path; the last few stay loaded, until their file changes.
 
         In the precision "bfloat16" it answers faster; the README's part on speed counts what that
-        costs. From the first load on, float32 matrices are multiplied in this process as
-        `vit.precision.quicken_float32` says. Raises CheckpointError when there is no such
-        checkpoint or the file cannot be used, ValueError for bfloat16 where the processor has no
-        such arithmetic.
+        costs. From the first load on, this process multiplies float32 matrices as
+        `vit.precision.quicken_float32` says and keeps memory as `vit.memory.keep_freed` does.
+        Raises CheckpointError when there is no such checkpoint or the file cannot be used,
+        ValueError for bfloat16 where the processor has no such arithmetic.
         """
         precision = check_precision(precision)
         quicken_float32()
+        keep_freed()
         path = checkpoint.resolve(name_or_path)
         key, stamp = os.path.abspath(path), checkpoint.version(path)
         with _lock:
@@ -85,6 +88,8 @@ class Classifier:
                 model = in_precision(model, precision)
                 if torch.cuda.is_available():
                     model = model.cuda()
+                elif precision == "float32":
+                    with_cached_attention(model)
                 kept[1][precision] = Classifier(path.stem, path, model, card)
             _loaded[key] = kept
             _loaded.move_to_end(key)
@@ -108,7 +113,7 @@ class Classifier:
         return answer
 
     def classify_many(
-        self, sources: Sequence[Source], top: int = 5, fit: Fit | None = None, batch: int = 16
+        self, sources: Sequence[Source], top: int = 5, fit: Fit | None = None, batch: int = 8
     ) -> list[Prediction | PhotoError]:
         """An answer for every photo, in order; a bad photo's place holds its PhotoError.
 

@@ -27,6 +27,7 @@ from vit.data import DataSet
 from vit.distributed import World
 from vit.droppath import drop_path
 from vit.evaluate import Evaluation, evaluate
+from vit.memory import keep_freed
 from vit.metrics import Count
 from vit.optim import Average, parameter_groups, rate_at
 from vit.outcome import write_outcome
@@ -75,6 +76,7 @@ def finetune(
     another process trains in `folder`; an interrupted run can then be resumed.
     """
     quicken_float32()
+    keep_freed()
     since = time.time() if since is None else since
     full = recipe.completed()
     start, stages = read_start(full)

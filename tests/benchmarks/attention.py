@@ -19,11 +19,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from vit.attention import attend
+from vit.attention import attend, with_cached_attention
 from vit.heat import overlay
 from vit.images import Preprocess
 from vit.maps import looks_at
+from vit.memory import keep_freed
 from vit.model import PRESETS, ViT
+from vit.precision import quicken_float32
 
 TARGET_RATIO, TARGET_REDRAW = 1.10, 30.0
 
@@ -42,7 +44,8 @@ def spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 def measure(name: str, repetitions: int) -> None:
     torch.manual_seed(0)
-    model, photo = ViT(PRESETS[name]).eval(), torch.randn(1, 3, 224, 224)
+    model = with_cached_attention(ViT(PRESETS[name]).eval())  # as the classifier has it
+    photo = torch.randn(1, 3, 224, 224)
     plain: list[float] = []
     watched: list[float] = []
     with torch.inference_mode():
@@ -88,6 +91,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(PRESETS), default=["Ti/16", "B/16"])
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
+    quicken_float32()
+    keep_freed()
     print(f"torch {torch.__version__}, Python {platform.python_version()}, ", end="")
     print(f"{asked.threads} threads, {asked.repetitions} repetitions")
     for name in asked.models:

@@ -3,15 +3,17 @@ torchvision and transformers with the same weights, and against the rate at whic
 multiplies matrices.
 
     python -m tests.benchmarks.forward [--models Ti/16 S/16 B/16] [--batches 1 8] [--threads 1 2]
-                                       [--rounds 40] [--seconds 20] [--cpu]
+                                       [--rounds 40] [--seconds 20] [--alike] [--cpu]
 
 The weights are random; that all four give the same logits, to 1e-4, is checked first. They take
-turns. A line gives the milliseconds of each, median and fastest, the ratio of ours to the fastest
-of the others and to torchvision's, and which share of the matrix rate ours reaches: its FLOPs
-(two for each multiply-add of `vit.calculator`) a second against those of one product of two
-1536 × 1536 matrices, measured in the same rounds. After `--seconds` no new round is begun, but
-eight are there at least. Targets: never slower than the fastest of them; 0.85 of torchvision's
-ViT-B/16. `--cpu` counts processor time, for one thread on a busy machine.
+turns, ours with float32 products as `vit.precision.quicken_float32` has them, the others as torch
+multiplies by itself; with `--alike` all of them as ours. Memory is kept for all of them alike. A line gives the milliseconds of each, the
+ratio of ours to the fastest of the others and to torchvision's, median and fastest, and which share
+of the matrix rate ours reaches: its FLOPs (two for each multiply-add of `vit.calculator`) a second
+against those of one product of two 1536 × 1536 matrices, multiplied as ours in the same rounds.
+After `--seconds` no new round is begun, but eight are there at least. Targets: never slower than
+the fastest of them; 0.85 of torchvision's ViT-B/16. `--cpu` counts processor time, for one thread
+on a busy machine.
 """
 
 import argparse
@@ -24,10 +26,14 @@ import transformers
 from torch import Tensor
 from torchvision.models.vision_transformer import VisionTransformer
 
+from tests.benchmarks.products import plainly
 from tests.benchmarks.timing import Ratio, clock, spread, take_turns, verdict, versions
+from vit.attention import with_cached_attention
 from vit.calculator import multiply_adds
+from vit.memory import keep_freed
 from vit.model import LAYER_NORM_EPS, PRESETS, ViT
 from vit.naming import from_hugging_face, from_torchvision
+from vit.precision import quicken_float32
 from vit.top import answer
 
 TIMM = {
@@ -87,6 +93,7 @@ def rivals(name: str) -> tuple[ViT, dict[str, Model]]:
 def measure(name: str, batch: int, threads: int, asked: argparse.Namespace) -> None:
     torch.set_num_threads(threads)
     ours, others = rivals(name)
+    with_cached_attention(ours)
     images, square = torch.randn(batch, 3, *ours.config.image_size), torch.randn(SIDE, SIDE)
     with torch.inference_mode():
         logits = answer(ours, images)
@@ -97,6 +104,8 @@ def measure(name: str, batch: int, threads: int, asked: argparse.Namespace) -> N
         works: dict[str, Callable[[], object]] = {
             who: partial(model, images) for who, model in others.items()
         }
+        if not asked.alike:
+            works = {who: plainly(work) for who, work in works.items()}
         works = {"ours": partial(answer, ours, images), **works}
         works["matrices"] = lambda: square @ square
         times = take_turns(works, asked.rounds, asked.seconds, clock(asked.cpu))
@@ -120,9 +129,12 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--alike", action="store_true", help="others multiply as we do")
     parser.add_argument("--cpu", action="store_true", help="count processor time")
     asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
+    quicken_float32()
+    keep_freed()
     print(versions("torch", "timm", "torchvision", "transformers"))
     for name in asked.models:
         for batch in asked.batches:

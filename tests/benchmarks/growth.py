@@ -11,7 +11,7 @@ less what it held before. Expected time: proportional to the multiply-adds of `v
 one factor for each plot. Expected memory, a lower bound: the widest moment of a forward, when an
 MLP has its input, its LayerNorm, and the hidden layer before and after GELU, B · N · (2 · D + 2 ·
 M) floats; with all maps kept, L · A · N · N floats more for each photo. Photos: what
-`classify_many` returns holds each photo, and 16 at a time go through the model.
+`classify_many` returns holds each photo, and 8 at a time go through the model.
 """
 
 import argparse

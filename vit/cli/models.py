@@ -40,7 +40,7 @@ def add_to(command: Command) -> None:
 
     add = command("blend", blend).add_argument
     add("checkpoint", help="name or path")
-    add("start", help="checkpoint or weights file that it was trained from")
+    add("start", help="what it was trained from, or another trained from that")
     add("--share", type=float, default=0.8, help="of the way from the start to it [0.8]")
     add("--out", metavar="FILE", required=True, help="where the new checkpoint goes")
 
@@ -128,7 +128,7 @@ def pull_model(given: argparse.Namespace) -> int:
 
 
 def blend(given: argparse.Namespace) -> int:
-    """Mix a checkpoint's weights with those it was trained from; count it anew afterwards."""
+    """Mix a checkpoint's weights with its start's, or another run's; count it anew afterwards."""
     from vit import checkpoint
     from vit.blend import blend as mix
     from vit.blend import blended
@@ -136,7 +136,8 @@ def blend(given: argparse.Namespace) -> int:
 
     fine, card = checkpoint.load(checkpoint.resolve(given.checkpoint))
     path = Path(given.start) if Path(given.start).is_file() else checkpoint.resolve(given.start)
-    model = mix(fine, load(path)[0], given.share)
+    start, other = load(path)
+    model = mix(fine, start, given.share, same_classes=other.classes == card.classes)
     checkpoint.save(given.out, model, blended(card, given.share, checkpoint.fingerprint(path)))
     print(f"checkpoint: {given.out}")
     return 0

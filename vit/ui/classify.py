@@ -176,6 +176,6 @@ def unsure_html(prediction: Prediction, classifier: Classifier) -> str:
         f'<p class="unsure">None of my {len(card.classes):,} {them} looks right.</p>'
         f'<details class="why unsure-why"><summary>The best guess, {escape(prediction.labels[0])}, '
         f'reaches only {escape(best)}{escape(rule)}. <span class="whole">Why? {INFO}</span>'
-        f"</summary><p>It can only choose among the {them} it was taught, so a photo of anything else should "
-        f"end here.{how_often}</p></details>"
+        f"</summary><p>It can only choose among the {them} it was taught, so a photo of anything "
+        f"else should end here.{how_often}</p></details>"
     )
