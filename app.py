@@ -30,6 +30,7 @@ from gradio.utils import get_upload_folder
 from PIL import Image
 from starlette.middleware import Middleware
 
+from vit.cli.terminal import Parser
 from vit.collect import limits
 from vit.memory import keep_giving_back
 from vit.ui import guard
@@ -113,7 +114,7 @@ def warm_up() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Food ViT in the browser.")
+    parser = Parser(prog="python app.py", description="Food ViT in the browser.")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 for the whole network")
     parser.add_argument("--port", type=int, help="port to listen on; else the first free from 7860")
     parser.add_argument("--share", action="store_true", help="also make a public link for a week")

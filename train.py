@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from vit.cli.terminal import Parser
 from vit.home import home
 from vit.names import one_line
 
@@ -34,17 +35,12 @@ if TYPE_CHECKING:  # loaded later: whoever wants a stop while torch is loading s
     from vit.recipe import Recipe
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{message}; see {self.prog} --help\n")
-
-
 def main(arguments: list[str] | None = None) -> int:
     began = time.time()
     from vit.distributed import join
     from vit.recipe import Recipe
 
-    parser = _Parser(
+    parser = Parser(
         prog="python train.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

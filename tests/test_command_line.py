@@ -152,6 +152,15 @@ def test_bad_input_is_one_line_and_exit_2(words: list[str], vit_home: Path, caps
     assert printed.err.count("\n") == 1 and "Traceback" not in printed.err
 
 
+@pytest.mark.parametrize("words", [["classify"], ["nosuch"], ["classify", "a.jpg", "--top", "x"]])
+def test_bad_options_are_one_line_and_exit_2(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.count("\n") == 1 and said.endswith(" --help\n") and "usage" not in said
+
+
 def test_the_module_runs_as_a_command(tmp_path: Path) -> None:
     (tmp_path / "x.jpg").write_text("two eggs")
     done = subprocess.run(

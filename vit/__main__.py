@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable
 
 from vit.cli import answers, models, photos
+from vit.cli.terminal import Parser
 from vit.names import one_line
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m vit", description=__doc__)
+    parser = Parser(prog="python -m vit", description=__doc__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:

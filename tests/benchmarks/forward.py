@@ -7,13 +7,13 @@ multiplies matrices.
 
 The weights are random; that all four give the same logits, to 1e-4, is checked first. They take
 turns, ours with float32 products as `vit.precision.quicken_float32` has them, the others as torch
-multiplies by itself; with `--alike` all of them as ours. Memory is kept for all of them alike. A line gives the milliseconds of each, the
-ratio of ours to the fastest of the others and to torchvision's, median and fastest, and which share
-of the matrix rate ours reaches: its FLOPs (two for each multiply-add of `vit.calculator`) a second
-against those of one product of two 1536 × 1536 matrices, multiplied as ours in the same rounds.
-After `--seconds` no new round is begun, but eight are there at least. Targets: never slower than
-the fastest of them; 0.85 of torchvision's ViT-B/16. `--cpu` counts processor time, for one thread
-on a busy machine.
+multiplies by itself; with `--alike` all of them as ours. Freed memory is kept for all alike. A line
+gives the milliseconds of each, the ratio of ours to the fastest of the others and to torchvision's,
+median and fastest, and which share of the matrix rate ours reaches: its FLOPs (two for each
+multiply-add of `vit.calculator`) a second against those of one product of two 1536 × 1536 matrices,
+multiplied as ours in the same rounds. After `--seconds` no new round is begun, but eight are there
+at least. Targets: never slower than the fastest of them; 0.85 of torchvision's ViT-B/16. `--cpu`
+counts processor time, for one thread on a busy machine.
 """
 
 import argparse

@@ -1,11 +1,19 @@
-"""What the commands share: how one is added, and how they speak to a terminal."""
+"""What the commands share: how one is added and read, and how they speak to a terminal."""
 
 import argparse
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 # Adds a command by its name and the function that does it, whose docstring is its description.
 Command = Callable[[str, Callable[[argparse.Namespace], int]], argparse.ArgumentParser]
+
+
+class Parser(argparse.ArgumentParser):
+    """Bad options get one sentence, and not the list of all."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{message}; see {self.prog} --help\n")
 
 
 def percent(value: float) -> str:
