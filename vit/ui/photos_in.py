@@ -127,7 +127,7 @@ def take_zip(key: str | None, files: list[tuple[str, str]]) -> Iterator[Outputs]
 
     def find() -> Iterator[str | Path]:
         for name, path in files[:1]:
-            yield f"Keeping {name} …"
+            yield going_html(f"Keeping {name} …")
             yield Visitor(key or "").keep_zip(path, name)
 
     yield from _examined(find)
