@@ -75,11 +75,11 @@ class Classifier:
         ValueError for bfloat16 where the processor has no such arithmetic.
         """
         precision = check_precision(precision)
-        quicken_float32()
-        keep_freed()
         path = checkpoint.resolve(name_or_path)
         key, stamp = os.path.abspath(path), checkpoint.version(path)
         with _lock:
+            quicken_float32()
+            keep_freed()
             kept = _loaded.get(key)
             if kept is None or kept[0] != stamp:
                 kept = stamp, dict[Precision, Classifier]()

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from vit.fetch import Progress
 from vit.speed import TimeLeft
-from vit.ui.words import going_html
+from vit.ui.words import Html, going_html
 
 LOOK = 0.25  # seconds between two looks at the download
 
 
-def progress_html(done: int, total: int | None, clock: TimeLeft) -> str:
+def progress_html(done: int, total: int | None, clock: TimeLeft) -> Html:
     size = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB" if total else f"{done / 1e6:.1f} MB"
     return going_html(f"{size} downloaded", done / total if total else None, clock)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from html import escape
 from pathlib import Path
 
 import gradio as gr
@@ -27,7 +26,7 @@ from vit.ui.notices import on_notice, takes_notices
 from vit.ui.page import QUIET, Page, Queue
 from vit.ui.photo import PhotoFiles
 from vit.ui.stop import Stop
-from vit.ui.words import going_html, trouble_html
+from vit.ui.words import Html, going_html, trouble, trouble_html
 
 WAYS = [("a zip", "zip"), ("collect them here", "collect"), ("pizza, steak, sushi", "course")]
 ZIP_HINT = (
@@ -125,7 +124,7 @@ def photos_in(page: Page) -> gr.State:
 def take_zip(key: str | None, files: list[tuple[str, str]]) -> Iterator[Outputs]:
     """Keep a copy of what was sent, out of the page's temporary files, then examine it."""
 
-    def find() -> Iterator[str | Path]:
+    def find() -> Iterator[Html | Path]:
         for name, path in files[:1]:
             yield going_html(f"Keeping {name} …")
             yield Visitor(key or "").keep_zip(path, name)
@@ -144,7 +143,7 @@ def offer(key: str | None) -> tuple[dict, str | dict]:
 
 
 def take_zip_again(key: str | None) -> Iterator[Outputs]:
-    def find() -> Iterator[str | Path]:
+    def find() -> Iterator[Html | Path]:
         kept = Visitor(key or "").last_zip()
         if kept is None:
             raise CollectError("That zip is not kept any more; send it again.")
@@ -154,7 +153,7 @@ def take_zip_again(key: str | None) -> Iterator[Outputs]:
 
 
 def take_collection(key: str | None) -> Iterator[Outputs]:
-    def find() -> Iterator[str | Path]:
+    def find() -> Iterator[Html | Path]:
         yield Visitor(key or "").choose()
 
     yield from _examined(find)
@@ -163,7 +162,7 @@ def take_collection(key: str | None) -> Iterator[Outputs]:
 def take_course() -> Iterator[Outputs]:
     """The course's photos: those of the user's folder, else downloaded."""
 
-    def find() -> Iterator[str | Path]:
+    def find() -> Iterator[Html | Path]:
         clock = TimeLeft(None)  # another visitor may have begun it
         for done, total in download_shared():
             yield progress_html(done, total, clock)
@@ -172,9 +171,9 @@ def take_course() -> Iterator[Outputs]:
     yield from _examined(find)
 
 
-def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
+def _examined(find: Callable[[], Iterator[Html | Path]]) -> Iterator[Outputs]:
     """The outputs while the photos come and are examined, and with the report. `find` yields what
-    it is doing, as HTML, and last the path."""
+    it is doing, and last the path."""
     path, clocks = None, defaultdict[str, TimeLeft](TimeLeft)
     try:
         for step in find():
@@ -188,19 +187,18 @@ def _examined(find: Callable[[], Iterator[str | Path]]) -> Iterator[Outputs]:
                 else:
                     yield _busy(examining_html(look, clocks[look.doing]))
     except Exception as error:
-        yield _trouble(_named(trouble_html(error), path))
+        yield _trouble(_named_html(trouble(error), path))
 
 
-def _named(said: str, path: Path | None) -> str:
-    """The same, calling the photos by their name: where they are kept is nothing to a visitor."""
-    if path is None:
-        return said
-    for place in (str(path), plain_sentence(str(path))):  # long ones are cut
-        said = said.replace(escape(place), escape(path.name))
-    return said
+def _named_html(said: str, path: Path | None) -> Html:
+    """With the photos called by their name: where they are kept is nothing to a visitor."""
+    if path is not None:
+        for place in (str(path), plain_sentence(str(path))):  # long ones are cut
+            said = said.replace(place, path.name)
+    return trouble_html(said)
 
 
-def examining_html(look: Examined, clock: TimeLeft) -> str:
+def examining_html(look: Examined, clock: TimeLeft) -> Html:
     if not look.total:
         return going_html("Opening the photos …")
     what = {"reading": "Looking at the photos", "comparing": "Looking for near duplicates"}
@@ -211,7 +209,7 @@ def examining_html(look: Examined, clock: TimeLeft) -> str:
 # --- What is shown ----------------------------------------------------------------------------
 
 
-def _busy(said: str) -> Outputs:
+def _busy(said: Html) -> Outputs:
     hidden = gr.update(visible=False)
     return (
         gr.update(value=said, visible=True),
@@ -221,24 +219,24 @@ def _busy(said: str) -> Outputs:
     )
 
 
-def _trouble(said: str) -> Outputs:
+def _trouble(said: Html) -> Outputs:
     hidden = gr.update(visible=False)
     return gr.update(value=said, visible=bool(said)), hidden, *(gr.skip(),) * 4, None
 
 
 def nothing() -> Outputs:
-    return _trouble("")
+    return _trouble(Html(""))
 
 
 def stopped() -> Outputs:
-    return _trouble('<p role="status">Stopped; choose photos again when you like.</p>')
+    return _trouble(Html('<p role="status">Stopped; choose photos again when you like.</p>'))
 
 
 def _reported(report: Report, path: Path) -> Outputs:
     name = Path(report.data).stem or "photos"
     data = json.dumps(report.to_json(), indent=1, ensure_ascii=False).encode()
     return (
-        gr.update(value=_named(trouble_html(report.problem), path), visible=not report.trainable),
+        gr.update(value=_named_html(report.problem, path), visible=not report.trainable),
         gr.update(visible=True),
         lines_html(report),
         details_html(report),
@@ -254,4 +252,5 @@ def collection_changed(key: str | None, chosen: str | None) -> Outputs:
         return (gr.skip(),) * 7
     if Visitor(key or "").is_chosen(Path(chosen)):
         return (gr.skip(),) * 7
-    return _trouble('<p role="status">The photos changed; press “Use these photos” again.</p>')
+    said = "The photos changed; press “Use these photos” again."
+    return _trouble(Html(f'<p role="status">{said}</p>'))

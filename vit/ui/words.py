@@ -6,6 +6,7 @@ import errno
 import logging
 from collections.abc import Sequence
 from html import escape
+from typing import NewType
 
 import gradio as gr
 
@@ -13,6 +14,8 @@ from vit.card import Card
 from vit.metrics import Count
 from vit.reports import duration
 from vit.speed import TimeLeft
+
+Html = NewType("Html", str)  # markup in which all text is escaped
 
 INFO = '<span class="info" aria-hidden="true">i</span>'  # more behind a click
 
@@ -47,13 +50,13 @@ def interval(count: Count) -> str:
     return f"{100 * low:.0f} to {100 * high:.0f}\N{NO-BREAK SPACE}%"
 
 
-def going_html(said: str, share: float | None = None, clock: TimeLeft | None = None) -> str:
+def going_html(said: str, share: float | None = None, clock: TimeLeft | None = None) -> Html:
     """A bar, what is going on (text), and when it can be told how long still; `share`, from 0 to 1,
     is done, None while that is not known."""
     value = "" if share is None else f' value="{share:.3f}"'
     left = clock.seconds(share) if clock and share is not None else None
     rest = "" if left is None else f" · about {duration(max(1, left))} left"
-    return f'<p role="status"><progress{value}></progress> {escape(said)}{rest}</p>'
+    return Html(f'<p role="status"><progress{value}></progress> {escape(said)}{rest}</p>')
 
 
 def within(number: int | None, low: int, high: int, otherwise: int) -> int:
@@ -96,9 +99,9 @@ def trouble(error: Exception) -> str:
     return "Something unexpected went wrong; try again, and if it stays, look in the app's log."
 
 
-def trouble_html(said: Exception | str) -> str:
+def trouble_html(said: Exception | str) -> Html:
     text = said if isinstance(said, str) else trouble(said)
-    return f'<p class="trouble" role="alert">{escape(text)}</p>'
+    return Html(f'<p class="trouble" role="alert">{escape(text)}</p>')
 
 
 def notice(error: Exception) -> gr.Error:
