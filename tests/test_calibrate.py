@@ -14,11 +14,12 @@ from vit import checkpoint
 from vit.__main__ import main
 from vit.calibrate import Calibrated, calibrate
 from vit.card import Card
-from vit.data import PhotoSet, open_photos
+from vit.data import open_photos
 from vit.evaluate import evaluate
 from vit.finetune import finetune
 from vit.metrics import Calibration, Count
 from vit.model import ViT
+from vit.photoset import PhotoSet
 from vit.recipe import Recipe
 from vit.reliability import in_words, reliability_plot
 

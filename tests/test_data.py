@@ -16,9 +16,11 @@ import torch
 from PIL import Image
 
 from vit import folders
-from vit.data import DataError, DataSet, PhotoSet, dish_name, open_data, open_photos, sample_figure
+from vit.data import DataError, DataSet, open_data, open_photos, sample_figure
 from vit.home import home
 from vit.images import PhotoError
+from vit.names import dish_name
+from vit.photoset import PhotoSet
 
 Files = dict[str, bytes]
 

@@ -18,10 +18,11 @@ from test_data import Files, folder, zipped
 
 from vit import doctor, folders
 from vit.__main__ import main
-from vit.data import _REASONS, Reading, open_data
+from vit.data import _REASONS, open_data
 from vit.doctor import Examined, ends_early, examine, report_on
 from vit.findings import KINDS, Finding, Report
 from vit.findings_html import LISTED, details_html, page_html
+from vit.photoset import Reading
 
 Make = Callable[..., Path]
 

@@ -16,11 +16,12 @@ from vit import checkpoint
 from vit import finetune as finetune_module
 from vit.activations import ACTIVATIONS
 from vit.classifier import Classifier
-from vit.data import DataError, PhotoSet
+from vit.data import DataError
 from vit.defaults import MODES
 from vit.finetune import finetune
 from vit.model import ViT
 from vit.optim import Average, parameter_groups, rate_at
+from vit.photoset import PhotoSet
 from vit.recipe import Recipe
 from vit.reports import (
     Epoch,

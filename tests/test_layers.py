@@ -35,7 +35,7 @@ LAYERS = (
         "vit.optim",
         "vit.speed",
     ),
-    ("vit.card", "vit.reliability"),
+    ("vit.card", "vit.photoset", "vit.reliability"),
     (
         "vit.attention",
         "vit.augment",

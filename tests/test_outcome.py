@@ -16,7 +16,7 @@ from small import lay_out, run
 from vit import checkpoint
 from vit import outcome as outcome_module
 from vit.__main__ import main
-from vit.data import Kept, open_photos
+from vit.data import open_photos
 from vit.images import Photo
 from vit.metrics import Count
 from vit.outcome import (
@@ -32,6 +32,7 @@ from vit.outcome import (
     read_outcome,
     result_file,
 )
+from vit.photoset import Kept
 from vit.recipe import Recipe
 from vit.reports import Finished
 from vit.runstate import BEST, STOP, RunError

@@ -10,9 +10,9 @@ import pytest
 from small import photos, run, tiny_start
 
 from vit import checkpoint
-from vit.data import Kept
 from vit.images import open_photo
 from vit.outcome import Answer, Answers, OutcomeError, read_outcome
+from vit.photoset import Kept
 from vit.recipe import Recipe
 from vit.runstate import read_recipe
 from vit.ui.before_after import before_after_html, start_of

@@ -14,7 +14,7 @@ from serving import Server, Visit, open_tab, serving
 from small import photos, run, tiny_start
 
 from vit import checkpoint
-from vit.data import dish_name
+from vit.names import dish_name
 from vit.outcome import OUTCOME, Answers, read_outcome
 from vit.recipe import Recipe
 

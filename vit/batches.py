@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vit.data import PhotoSet
 from vit.images import Preprocess
+from vit.photoset import PhotoSet
 
 T = TypeVar("T")
 

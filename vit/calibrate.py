@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from vit.card import Card
-from vit.data import PhotoSet
 from vit.evaluate import evaluate
 from vit.images import Source, open_photo
 from vit.metrics import Calibration, Count, calibration_error, fit_temperature
 from vit.model import ViT
+from vit.photoset import PhotoSet
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from vit.data import dish_name
 from vit.faithfulness import Faithfulness
 from vit.looking import Look, Question
 from vit.maps import Sinks
+from vit.names import dish_name
 
 
 def drawn(look: Look, question: Question) -> str:

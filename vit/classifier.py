@@ -14,10 +14,10 @@ from PIL import Image
 from vit import checkpoint
 from vit.attention import with_cached_attention
 from vit.card import Card
-from vit.data import dish_name
 from vit.images import Fit, Photo, PhotoError, Source, open_photo
 from vit.memory import keep_freed
 from vit.model import ViT
+from vit.names import dish_name
 from vit.precision import Precision, check_precision, in_precision, quicken_float32
 from vit.top import answer
 

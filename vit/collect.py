@@ -35,12 +35,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from vit.data import dish_name
 from vit.doctor import FEW
 from vit.findings import counted
 from vit.home import home
 from vit.images import PhotoError, open_photo
-from vit.names import plain
+from vit.names import dish_name, plain
 from vit.settings import amount, count
 
 MAX_CLASSES = 200

@@ -7,240 +7,16 @@ is left out is reported with a reason, never in silence.
 import hashlib
 import os
 import random
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from PIL import Image
-from torch.utils.data import Dataset
 
 from vit.drawing import photo_grid
-from vit.folders import Classes, DataError, Found, Place, Skipped, open_place
-from vit.images import Photo, PhotoError, open_photo
-
-_DISH_NAMES = {  # where replacing underscores is not enough
-    "creme_brulee": "Crème brûlée",
-    "cup_cakes": "Cupcakes",
-    "eggs_benedict": "Eggs Benedict",
-}
-
-Progress = Callable[[int, int], None]  # (done, total)
-
-
-def dish_name(folder: str) -> str:
-    """A class folder's name as a person writes it: "pad_thai" gives "Pad thai"."""
-    if folder in _DISH_NAMES:
-        return _DISH_NAMES[folder]
-    words = " ".join(folder.replace("_", " ").split())
-    return words[:1].upper() + words[1:]
-
-
-# --- Sets of photos ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A photo of a set: its '/'-separated path inside the data set, and its class number.
-
-    A photo from another place than the data set itself (`extra`, `val`) has that folder's or
-    zip's own name in front.
-    """
-
-    name: str
-    label: int
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A sample with the way to its bytes."""
-
-    sample: Sample
-    place: Place
-    key: str
-    digest: str = ""  # SHA-256 of the bytes, once they have been read
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Where a photo lies, to be found again later: see `PhotoSet.kept` and `kept_photos`.
-
-    place: the folder or zip, absolute; key: the '/'-separated name in it. front: what the photo's
-    name in its set has in front of that. digest: the start of its SHA-256, or empty.
-    """
-
-    place: str
-    front: str
-    key: str
-    digest: str
-
-    @property
-    def name(self) -> str:
-        return self.front + self.key
-
-
-class PhotoSet(Dataset[tuple[Image.Image, int]]):
-    """Photos with class numbers, in a fixed order; a torch Dataset of (RGB image, label).
-
-    Nothing is decoded before it is asked for. Safe with threads, `fork` and pickling.
-    """
-
-    def __init__(self, classes: Sequence[str], rows: Iterable[_Row]):
-        self.classes = tuple(classes)
-        self._rows = tuple(rows)
-        self.samples = tuple(row.sample for row in self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> tuple[Image.Image, int]:
-        return self.photo(index), self.samples[index].label
-
-    @property
-    def targets(self) -> list[int]:
-        """The class number of every photo."""
-        return [sample.label for sample in self.samples]
-
-    def read(self, index: int) -> Path | bytes:
-        """What `open_photo` takes: the path of a photo, or its bytes when it lies in a zip.
-
-        PhotoError names the photo when the zip is damaged at that place.
-        """
-        row = self._rows[index]
-        try:
-            return row.place.source(row.key)
-        except _READ_ERRORS as error:
-            raise PhotoError(f"{row.sample.name}: {_damage(error)}.") from error
-
-    def kept(self, index: int) -> Kept:
-        """Where a photo lies."""
-        row = self._rows[index]
-        front = row.sample.name.removesuffix(row.key)
-        return Kept(os.path.abspath(row.place.path), front, row.key, row.digest[:16])
-
-    def photo(self, index: int, at_least: int | None = None) -> Image.Image:
-        """The upright RGB photo; `at_least` as in `open_photo`. PhotoError names the photo."""
-        row = self._rows[index]
-        try:
-            # Bytes also from a folder: the loader's messages then leave the name to us.
-            return open_photo(row.place.read(row.key), at_least).image
-        except PhotoError as error:
-            raise PhotoError(f"{row.sample.name}: {error}") from error
-        except _READ_ERRORS as error:
-            raise PhotoError(f"{row.sample.name}: {_damage(error)}.") from error
-
-    def subset(self, indices: Iterable[int]) -> "PhotoSet":
-        """The same classes with these photos only, in this order."""
-        return PhotoSet(self.classes, (self._rows[index] for index in indices))
-
-    def check(self, progress: Progress | None = None) -> list[tuple[int, str]]:
-        """(index, why) of every photo that cannot be read; each is decoded once, in threads."""
-        return [
-            (i, why)
-            for i, (_, why) in enumerate(_examine(self._rows, len(self) * [True], progress))
-            if why
-        ]
-
-
-_READ_ERRORS = (
-    OSError,
-    KeyError,  # the zip was changed meanwhile
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A photo as it has just been read, for whoever watches; `error` says why it cannot be used."""
-
-    name: str  # as `Sample.name`
-    content: bytes  # of its file, as far as that could be read
-    photo: Photo | None  # perhaps reduced, its short side 64 pixels or longer; None with an error
-    digest: str  # SHA-256 of the content in hex digits; "" with an error
-    error: Exception | None
-
-
-Watch = Callable[[Reading], None]
-
-
-def _damage(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"It cannot be read ({error.strerror})"
-    return "It is damaged inside the zip; pack the zip again"
-
-
-def _examine(
-    rows: Sequence[_Row],
-    decode: Sequence[bool],
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> list[tuple[str, str]]:
-    """For every photo the SHA-256 of its bytes, and why it is unusable ("" when it is fine).
-
-    A photo is tried out only where `decode` says so.
-    """
-
-    def look(row: _Row, decode: bool) -> tuple[str, str]:
-        content, photo, digest, why = b"", None, "", ""
-        problem: Exception | None = None
-        try:
-            content = row.place.read(row.key)
-            if decode:
-                # Small JPEGs decode fast, and the whole file is still gone through.
-                photo = open_photo(content, at_least=64)
-            digest = hashlib.sha256(content).hexdigest()
-        except PhotoError as error:
-            problem, why = error, str(error).rstrip(".")
-        except _READ_ERRORS as error:
-            problem, why = error, _damage(error)
-        if watch:
-            watch(Reading(row.sample.name, content, photo, digest, problem))
-        return digest, why
-
-    if progress:
-        progress(0, len(rows))
-    step = 256  # photos a task: one task a photo would cost more than a small photo itself
-    jobs = list(zip(rows, decode, strict=True))
-    parts = [jobs[start : start + step] for start in range(0, len(jobs), step)]
-    results: list[tuple[str, str]] = []
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for part in pool.map(lambda jobs: [look(*job) for job in jobs], parts):
-            results.extend(part)
-            if progress:
-                progress(len(results), len(rows))
-    return results
-
-
-def kept_photos(wanted: Sequence[Kept]) -> list[bytes | Exception]:
-    """The files of these photos as they are now, or why one cannot be read.
-
-    Every folder or zip is opened once, not gone through.
-    """
-    places: dict[str, Place | DataError] = {}
-    found: list[bytes | Exception] = []
-    for kept in wanted:
-        if kept.place not in places:
-            try:
-                places[kept.place], _ = open_place(kept.place)
-            except (DataError, OSError) as error:
-                places[kept.place] = DataError(str(error).rstrip("."))
-        place = places[kept.place]
-        try:
-            found.append(place if isinstance(place, DataError) else place.read(kept.key))
-        except _READ_ERRORS as error:
-            gone = isinstance(error, KeyError | FileNotFoundError)
-            found.append(DataError("it is gone" if gone else _damage(error)))
-    return found
-
-
-# --- The data set -----------------------------------------------------------------------------
+from vit.folders import Classes, DataError, Found, Skipped
+from vit.names import dish_name
+from vit.photoset import PhotoSet, Progress, Row, Sample, Watch, read_all
 
 
 @dataclass(frozen=True)
@@ -305,7 +81,7 @@ def open_data(
             continue
         _same_classes(f"{split}/ of {path}", main.sets[split], classes)
         sets[split] = _rows(main, main.sets[split], classes)
-    held: dict[str, list[_Row]] = {"val": [], "test": []}  # not used, nor learnt from
+    held: dict[str, list[Row]] = {"val": [], "test": []}  # not used, nor learnt from
     if val is not None:
         found = Found(val)
         photos = _single(found)
@@ -363,37 +139,12 @@ def open_photos(
     found = Found(path)
     photos = _single(found)
     classes = tuple(name for name in photos if photos[name])
-    result = PhotoSet(classes, _rows(found, photos, classes))
-    report = found.skipped
+    rows, left = _rows(found, photos, classes), found.skipped
     if check:
-        rows = {"all": list(result._rows), "held": []}
-        result = PhotoSet(classes, _read_all(rows, report, True, None)["all"])
+        rows = _read_all({"all": rows}, left, True, None)["all"]
     if skipped is not None:
-        skipped += report
-    return result
-
-
-def few_of_each(photos: PhotoSet, count: int, seed: int) -> PhotoSet:
-    """At most `count` photos of every class, drawn by `seed`, in the set's order."""
-    kept: list[int] = []
-    seen = [0] * len(photos.classes)
-    order = list(range(len(photos)))
-    random.Random(seed).shuffle(order)
-    for index in order:
-        label = photos.samples[index].label
-        if seen[label] < count:
-            seen[label] += 1
-            kept.append(index)
-    return photos.subset(sorted(kept))
-
-
-def in_both(photos: PhotoSet, *others: PhotoSet) -> list[str]:
-    """Names of those of `photos` whose contents lie in one of the `others` as well.
-
-    Knows contents that `open_data`, or `open_photos` with `check`, has read.
-    """
-    known = {row.digest for other in others for row in other._rows} - {""}
-    return [row.sample.name for row in photos._rows if row.digest in known]
+        skipped += left
+    return PhotoSet(classes, rows)
 
 
 _REASONS = {  # how a reason begins, and what many of that kind are called
@@ -438,12 +189,12 @@ def _named(found: Found) -> Skipped:
     return [(f"{found.name}/{name}", why) for name, why in found.skipped]
 
 
-def _rows(found: Found, photos: Classes, classes: Sequence[str], other: bool = False) -> list[_Row]:
+def _rows(found: Found, photos: Classes, classes: Sequence[str], other: bool = False) -> list[Row]:
     """Photos with their labels, -1 for no known class; `other`: not from the data set itself."""
     labels = {name: label for label, name in enumerate(classes)}
     front = f"{found.name}/" if other else ""
     return [
-        _Row(Sample(front + key, labels.get(name, -1)), found.place, key)
+        Row(Sample(front + key, labels.get(name, -1)), found.place, key)
         for name, keys in photos.items()
         for key in keys
     ]
@@ -465,17 +216,17 @@ def _same_classes(where: str, photos: Classes, classes: Sequence[str]) -> None:
 
 
 def _read_all(
-    sets: dict[str, list[_Row]],
+    sets: dict[str, list[Row]],
     skipped: Skipped,
     check: bool,
     progress: Progress | None,
     watch: Watch | None = None,
-) -> dict[str, list[_Row]]:
+) -> dict[str, list[Row]]:
     """The same sets with every photo hashed, without those that cannot be read."""
     flat = [(name, row) for name, rows in sets.items() for row in rows]
-    read: dict[str, list[_Row]] = {name: [] for name in sets}
+    read: dict[str, list[Row]] = {name: [] for name in sets}
     decode = [check and not name.startswith("held") for name, _ in flat]
-    results = _examine([row for _, row in flat], decode, progress, watch)
+    results = read_all([row for _, row in flat], decode, progress, watch)
     for (name, row), (digest, why) in zip(flat, results, strict=True):
         if why:
             skipped.append((row.sample.name, why))
@@ -484,10 +235,10 @@ def _read_all(
     return read
 
 
-def _keep_apart(sets: dict[str, list[_Row]], skipped: Skipped) -> None:
+def _keep_apart(sets: dict[str, list[Row]], skipped: Skipped) -> None:
     """Take out of validation what is in a test set, and out of training what is elsewhere too."""
 
-    def without(rows: list[_Row], others: Iterable[_Row], why: str) -> list[_Row]:
+    def without(rows: list[Row], others: Iterable[Row], why: str) -> list[Row]:
         names = {row.digest: row.sample.name for row in others}
         skipped.extend(
             (row.sample.name, f"{why} {names[row.digest]}") for row in rows if row.digest in names
@@ -501,7 +252,7 @@ def _keep_apart(sets: dict[str, list[_Row]], skipped: Skipped) -> None:
     validation = sets.get("val", []) + sets["held val"]
     train = without(train, validation, "a copy of the validation photo")
 
-    alike: dict[str, list[_Row]] = {}
+    alike: dict[str, list[Row]] = {}
     for row in train:
         alike.setdefault(row.digest, []).append(row)
     sets["train"] = []
@@ -518,12 +269,12 @@ def _keep_apart(sets: dict[str, list[_Row]], skipped: Skipped) -> None:
         skipped.extend((row.sample.name, f"a copy of {first.sample.name}") for row in copies)
 
 
-def _draw(rows: list[_Row], fraction: float, seed: int) -> tuple[list[_Row], list[_Row]]:
+def _draw(rows: list[Row], fraction: float, seed: int) -> tuple[list[Row], list[Row]]:
     """Divide into training and validation, class by class.
 
     Drawn by a hash of seed and content, so neither names nor order nor platform matter.
     """
-    classes: dict[int, list[_Row]] = {}
+    classes: dict[int, list[Row]] = {}
     for row in rows:
         classes.setdefault(row.sample.label, []).append(row)
     drawn: set[str] = set()

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Literal
 
-from vit.data import DataSet, Reading, dish_name, open_data
+from vit.data import DataSet, open_data
 from vit.duplicates import Signature, groups, near_pairs, signature
 from vit.findings import (
     SPLIT_NAMES,
@@ -33,7 +33,8 @@ from vit.findings import (
 )
 from vit.folders import DataError, Found, Skipped
 from vit.images import PhotoTooLarge, PhotoTooSmall, is_animated, open_photo
-from vit.names import plain, plain_sentence
+from vit.names import dish_name, plain, plain_sentence
+from vit.photoset import Reading
 
 TINY = 64  # pixels of the short side; the models see 224, so less is enlarged 3.5 times and more
 HUGE = 50e6  # pixels; phones have up to 50 million

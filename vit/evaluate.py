@@ -11,10 +11,11 @@ from torch import Tensor
 
 from vit.batches import plain_batches
 from vit.card import Card
-from vit.data import DataError, PhotoSet
+from vit.data import DataError
 from vit.images import Preprocess
 from vit.metrics import Count, confusion, top_k_correct
 from vit.model import ViT
+from vit.photoset import PhotoSet
 from vit.top import answer
 
 Confused = tuple[str, str, int]  # what it is, what was answered, how often

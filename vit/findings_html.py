@@ -8,9 +8,8 @@ from __future__ import annotations
 from base64 import b64encode
 from html import escape
 
-from vit.data import dish_name
 from vit.findings import KINDS, Finding, Report, counted, shown_findings
-from vit.names import plain
+from vit.names import dish_name, plain
 
 FEW_CLASSES = 12  # more are shown on a click
 LISTED = 200  # findings of a kind that are written out; all are in the JSON

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from vit.classifier import Classifier
-from vit.data import dish_name
 from vit.images import Fit
 from vit.inside import Inside, inside
 from vit.lru import Store
 from vit.model import ViT
+from vit.names import dish_name
 from vit.walk import BlockWalk, Walk, walk, walk_block
 
 MAX_BYTES = 192 * 2**20  # of walks; ViT-Ti/16 needs 4 MB a photo, ViT-L/16 30 MB

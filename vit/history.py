@@ -5,13 +5,13 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vit.lru import Store
 from vit.reports import (
     Epoch,
     Finished,
     Prepared,
-    Report,
     Started,
     Step,
     Warned,
@@ -107,7 +107,7 @@ class _Reader:
 
     def _take(self, added: bytes) -> None:
         whole = added[: added.rfind(b"\n") + 1]  # the last line may be under way
-        seen: dict[str, Report] = {}
+        seen: dict[str, Any] = {}
         warnings = list(self.now.warnings)
         for line in whole.splitlines():
             try:
@@ -124,10 +124,10 @@ class _Reader:
             seen[type(report).__name__.lower()] = report
         old = self.now
         self.now = Told(
-            started=seen.get("started", old.started),  # pyright: ignore[reportArgumentType]
-            prepared=seen.get("prepared", old.prepared),  # pyright: ignore[reportArgumentType]
-            step=seen.get("step", old.step),  # pyright: ignore[reportArgumentType]
-            finished=seen.get("finished", old.finished),  # pyright: ignore[reportArgumentType]
+            started=seen.get("started", old.started),
+            prepared=seen.get("prepared", old.prepared),
+            step=seen.get("step", old.step),
+            finished=seen.get("finished", old.finished),
             losses=tuple(self.losses),
             epochs=tuple(self.epochs),
             warnings=tuple(warnings),

@@ -136,7 +136,7 @@ def _timm(config: dict[str, Any]) -> HubConfig:
     )
 
 
-def _preprocess(start: Preprocess, **said: object) -> Preprocess | None:
+def _preprocess(start: Preprocess, **said: Any) -> Preprocess | None:
     """`start` with what was said; None when that cannot be."""
     values = {
         name: tuple(value) if isinstance(value, list) else value
@@ -144,7 +144,7 @@ def _preprocess(start: Preprocess, **said: object) -> Preprocess | None:
         if value is not None
     }
     try:
-        return replace(start, **values)  # pyright: ignore[reportArgumentType]
+        return replace(start, **values)
     except (ValueError, TypeError):
         return None
 

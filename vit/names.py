@@ -10,6 +10,11 @@ LONGEST = 200  # characters of a class's name
 _TURNS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # around them, text turns
 _JOINERS = "\u200c\u200d"  # of letters in Persian, and of people in an emoji
 _CONTROLS = ("Cc", "Cs", "Zl", "Zp")  # Unicode's: controls, half a sign, ends of lines
+_DISH_NAMES = {  # where replacing underscores is not enough
+    "creme_brulee": "Crème brûlée",
+    "cup_cakes": "Cupcakes",
+    "eggs_benedict": "Eggs Benedict",
+}
 
 
 def name_fault(name: str) -> str:
@@ -46,3 +51,11 @@ def plain_sentence(text: str) -> str:
     """A sentence in which a long name is shortened but the words stay."""
     text = re.sub(r"\S{101,}", lambda match: plain(match[0], 80), one_line(text))
     return plain(text, 600)
+
+
+def dish_name(folder: str) -> str:
+    """A class folder's name as a person writes it: "pad_thai" gives "Pad thai"."""
+    if folder in _DISH_NAMES:
+        return _DISH_NAMES[folder]
+    words = " ".join(folder.replace("_", " ").split())
+    return words[:1].upper() + words[1:]

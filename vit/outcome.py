@@ -20,12 +20,12 @@ import torch
 
 from vit import checkpoint
 from vit.batches import prefetch
-from vit.data import Kept, PhotoSet, kept_photos
 from vit.evaluate import Evaluation, evaluate
 from vit.folders import DataError
 from vit.images import Photo, PhotoError, open_photo
 from vit.lru import Store
 from vit.metrics import Count, confusion
+from vit.photoset import Kept, PhotoSet, kept_photos
 from vit.runphotos import RunPhotos
 from vit.runstate import BEST, read_recipe, write_json
 

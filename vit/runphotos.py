@@ -3,17 +3,9 @@
 import os
 from dataclasses import replace
 
-from vit.data import (
-    DataError,
-    DataSet,
-    PhotoSet,
-    few_of_each,
-    in_both,
-    left_out,
-    open_data,
-    open_photos,
-)
+from vit.data import DataError, DataSet, left_out, open_data, open_photos
 from vit.evaluate import class_numbers
+from vit.photoset import PhotoSet, few_of_each, in_both
 from vit.recipe import Recipe
 from vit.runstate import SKIPPED
 

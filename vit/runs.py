@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from vit import checkpoint
 from vit.folders import Found
@@ -301,8 +302,8 @@ class Runs:
         self._write(run, stop=why)
         (run.folder / STOP).touch()
 
-    def _write(self, run: Run, **changes: object) -> None:
-        write_json(run.folder / REQUEST, asdict(replace(run.request, **changes)))  # pyright: ignore[reportArgumentType]
+    def _write(self, run: Run, **changes: Any) -> None:
+        write_json(run.folder / REQUEST, asdict(replace(run.request, **changes)))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

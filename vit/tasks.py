@@ -23,11 +23,12 @@ from torch.nn import functional as F
 
 from vit.activations import ACTIVATIONS, Activations
 from vit.batches import prefetch
-from vit.data import DataSet, PhotoSet
+from vit.data import DataSet
 from vit.distributed import World
 from vit.evaluate import evaluate
 from vit.images import Preprocess
 from vit.model import ViT
+from vit.photoset import PhotoSet
 from vit.recipe import Recipe
 from vit.top import Top, below, pooled
 

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from vit.batches import plain_batches
-from vit.data import PhotoSet
 from vit.guide import Choice, Guided, token_name
 from vit.images import Preprocess
 from vit.lesson import Lesson, Table, added, decimal, excerpt, products, small, some
 from vit.model import ViT
+from vit.photoset import PhotoSet
 
 
 def photos(this: Guided, at: Choice) -> Lesson:

@@ -16,8 +16,9 @@ import torch
 from vit import checkpoint
 from vit.attention import attend
 from vit.checkpoint import resolve
-from vit.data import few_of_each, open_photos
+from vit.data import open_photos
 from vit.maps import find_sinks
+from vit.photoset import few_of_each
 
 
 def corner_patches(grid: tuple[int, int]) -> list[int]:

@@ -90,9 +90,10 @@ def evaluate(given: argparse.Namespace) -> int:
 
     from vit import checkpoint
     from vit.classifier import Classifier, UntrainedHead
-    from vit.data import dish_name, open_photos
+    from vit.data import open_photos
     from vit.evaluate import confused, recorded
     from vit.evaluate import evaluate as count
+    from vit.names import dish_name
 
     if bool(given.record) != bool(given.out):
         raise ValueError("--record NAME and --out FILE belong together: give both or neither.")
@@ -149,8 +150,8 @@ def evaluate(given: argparse.Namespace) -> int:
 
 def results(given: argparse.Namespace) -> int:
     """Show what a finished run got right and wrong, photo by photo."""
-    from vit.data import dish_name
     from vit.home import home
+    from vit.names import dish_name
     from vit.outcome import Answers, OutcomeError, counted
     from vit.runs import Runs
 

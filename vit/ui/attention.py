@@ -9,8 +9,8 @@ import gradio as gr
 from gradio.components import Component
 
 from vit import captions
-from vit.data import dish_name
 from vit.looking import Look, Question, look_at
+from vit.names import dish_name
 from vit.ui.attention_controls import (
     METHODS,
     Controls,
@@ -139,7 +139,7 @@ class AttentionTab:
 
     def open(self, wanted: Wanted | None, *values: object) -> dict:
         """Another photo, checkpoint or fit, or the tab is opened for the first time: the wall."""
-        settings = Settings(*values)._replace(dish=None, asks="class", off=[])  # pyright: ignore[reportArgumentType]
+        settings = Settings._make(values)._replace(dish=None, asks="class", off=[])
         try:
             asked = asked_of(wanted, settings)
             if asked is None:
@@ -258,7 +258,7 @@ class AttentionTab:
         row, column = sent_with(click, "row"), sent_with(click, "column")
         if not isinstance(row, int) or not isinstance(column, int):
             return {self.on.photo: gr.skip()}
-        settings = Settings(*values)._replace(asks="patch", row=row + 1, column=column + 1)  # pyright: ignore[reportArgumentType]
+        settings = Settings._make(values)._replace(asks="patch", row=row + 1, column=column + 1)
         return self.redraw(wanted, *settings, extra={self.on.asks: "patch"})
 
     def choose_head(
@@ -268,7 +268,7 @@ class AttentionTab:
         layer, head = sent_with(click, "layer"), sent_with(click, "head")
         if click_does == "off" or not isinstance(layer, int) or not isinstance(head, int):
             return {self.on.photo: gr.skip()}
-        settings = Settings(*values)._replace(method="head", layer=layer, head=head)  # pyright: ignore[reportArgumentType]
+        settings = Settings._make(values)._replace(method="head", layer=layer, head=head)
         return self.redraw(wanted, *settings, extra={self.on.method: "head"})
 
     def switch_off(self, wanted: Wanted | None, *values: object) -> dict:

@@ -3,15 +3,15 @@ patches by rows from 0."""
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal, NotRequired, TypedDict, get_args
+from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 import gradio as gr
 from torch import Tensor
 
 from vit import captions, faithfulness
-from vit.data import dish_name
 from vit.images import Fit
 from vit.looking import METHODS, Look, LookError, Method, Question, look_at
+from vit.names import dish_name
 from vit.readings import (
     after_each_block,
     check,
@@ -235,11 +235,11 @@ def _curve(curve: faithfulness.Curve, chance: Sequence[faithfulness.Curve]) -> C
     )
 
 
-def _look(photo: object, fit: object, checkpoint: str) -> Look:
+def _look(photo: object, fit: Any, checkpoint: str) -> Look:
     if fit not in ("crop", "letterbox", None):
         raise gr.Error('fit must be "crop", "letterbox" or None.')
     _, path = uploaded(photo)
-    return look_at(path, find(checkpoint).path, fit)  # pyright: ignore[reportArgumentType]
+    return look_at(path, find(checkpoint).path, fit)
 
 
 def _question(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from vit import captions, checkpoint
 from vit.card import CheckpointError
-from vit.data import dish_name
 from vit.looking import Look, Question, look_at
 from vit.model import PRESETS
+from vit.names import dish_name
 from vit.outcome import Answers, OutcomeError, photo_bytes, result_file
 from vit.readings import heat_of
 from vit.recipe import Recipe

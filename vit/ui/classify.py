@@ -10,8 +10,8 @@ import gradio as gr
 from vit.card import CheckpointError
 from vit.checkpoint import available
 from vit.classifier import Classifier, Prediction
-from vit.data import dish_name
 from vit.images import Fit, PhotoError
+from vit.names import dish_name
 from vit.ui.examples import examples, examples_row
 from vit.ui.header import find, loaded
 from vit.ui.many import many_photos

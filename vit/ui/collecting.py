@@ -15,10 +15,9 @@ from gradio.events import Dependency
 from gradio.utils import get_upload_folder
 
 from vit.collect import MAX_CLASS_NAME, MAX_PHOTO_MB, CollectError, Visitor, balance, is_key
-from vit.data import dish_name
 from vit.findings import counted
 from vit.images import PhotoError
-from vit.names import plain
+from vit.names import dish_name, plain
 from vit.ui.page import CLICKS, QUIET, Queue, sent_with
 from vit.ui.words import trouble, trouble_html
 

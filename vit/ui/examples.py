@@ -10,8 +10,8 @@ from pathlib import Path
 import gradio as gr
 
 from vit.card import CheckpointError
-from vit.data import dish_name
 from vit.images import open_photo
+from vit.names import dish_name
 from vit.ui.files import data_url, keep_file
 from vit.ui.header import find
 from vit.ui.page import QUIET, Page, follow, sent_with

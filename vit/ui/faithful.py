@@ -12,9 +12,9 @@ from typing import TypeVar
 from torch import Tensor
 
 from vit import captions
-from vit.data import dish_name
 from vit.faithfulness import Faithfulness
 from vit.looking import Look, Method, Question
+from vit.names import dish_name
 from vit.readings import DRAWS, heat_of, needs_dishes, rows_of_test, tested
 from vit.reports import duration
 from vit.speed import TimeLeft

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from vit.data import dish_name
 from vit.faithfulness import Curve
 from vit.looking import Look, Question
+from vit.names import dish_name
 from vit.readings import CURVE_DRAWS, FORWARDS, Curves, curves_of, heat_of
 from vit.speed import TimeLeft
 from vit.ui.faithful import at_work, progress_html

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from html import escape
+from typing import Any
 
 import gradio as gr
 from safetensors import safe_open
@@ -12,9 +13,8 @@ from safetensors import safe_open
 from vit.card import CheckpointError
 from vit.checkpoint import Entry, available
 from vit.classifier import Classifier
-from vit.data import dish_name
 from vit.metrics import Count
-from vit.names import plain
+from vit.names import dish_name, plain
 from vit.precision import Precision, check_precision
 from vit.ui.calibration import calibration_html
 from vit.ui.page import QUIET, follow
@@ -53,12 +53,12 @@ def all_names() -> list[str]:
     return [entry.name for entry in available()]
 
 
-def relisting(chosen: str | None, listed: list[str] | None) -> tuple[dict, list[str]]:
+def relisting(chosen: str | None, listed: list[str] | None) -> tuple[dict, list[str] | dict]:
     """The picker of a page that has been open for a while: what was taught meanwhile is there, and
     the choice stays, unless that model is gone. At the first look, `listing` may be on its way."""
     names = all_names()
     if names == listed:
-        return gr.skip(), gr.skip()  # pyright: ignore[reportReturnType]
+        return gr.skip(), gr.skip()
     if chosen in names or (chosen is None and listed is None):
         return gr.update(choices=names), names
     return gr.update(choices=names, value=names[0] if names else None), names
@@ -182,11 +182,11 @@ def details(entry: Entry) -> str:
     return f"<dl>{listed}</dl>"
 
 
-def _more_counts(name: str, more: object) -> dict[str, str]:
+def _more_counts(name: str, more: Any) -> dict[str, str]:
     """What `evaluate` recorded beside the count of right answers; nothing for anything else."""
     try:
-        top5 = Count.from_json(more["top5"])  # pyright: ignore[reportIndexIssue]
-        pairs = [f"{dish_name(a)} taken for {dish_name(b)} ({n})" for a, b, n in more["confused"]]  # pyright: ignore[reportIndexIssue]
+        top5 = Count.from_json(more["top5"])
+        pairs = [f"{dish_name(a)} taken for {dish_name(b)} ({n})" for a, b, n in more["confused"]]
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
     found = f"{top5.correct:,} of {top5.total:,} ({interval(top5)})"

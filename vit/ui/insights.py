@@ -13,8 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from vit import captions
-from vit.data import dish_name
 from vit.looking import Look, Question
+from vit.names import dish_name
 from vit.readings import after_each_block, heat_of, without
 from vit.summary import prefix_names
 from vit.ui.files import keep_file

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gradio as gr
 from gradio.components import Component
@@ -92,7 +92,7 @@ def read_link(
     names = {entry.name.casefold(): entry for entry in models}
     entry = names.get(asked.get("model", "").casefold(), models[0] if models else None)
     config = entry.card.config if entry else None
-    known: dict[str, dict[str, object]] = {
+    known: dict[str, dict[str, Any]] = {
         "model": {name: entry.name for name, entry in names.items()},
         "tab": {tab.casefold(): tab for tab in tabs},
         "method": {method: method for _, method in METHODS},
@@ -108,7 +108,7 @@ def read_link(
             found["method"] = "head"
         elif found.get("layer") is not None:
             found["method"] = "mean"
-    return Link(**found, unknown=unknown)  # pyright: ignore[reportArgumentType]
+    return Link(**found, unknown=unknown)
 
 
 def note_html(unknown: Sequence[tuple[str, str]]) -> str:

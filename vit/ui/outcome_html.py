@@ -13,10 +13,10 @@ from html import escape
 import numpy as np
 from PIL import Image
 
-from vit.data import dish_name
 from vit.heat import paint
 from vit.images import Photo
 from vit.metrics import Count
+from vit.names import dish_name
 from vit.outcome import Answer, Answers, OutcomeError
 from vit.ui.files import data_url
 from vit.ui.grid import scale_url

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from vit.checkpoint import version
 from vit.classifier import Classifier
-from vit.data import dish_name
 from vit.hybrid import ROOT_CHANNELS
 from vit.inside import Inside
 from vit.model import ViTConfig
+from vit.names import dish_name
 from vit.patches import contact_sheet, filters, principal_filters, similarity
 from vit.summary import ledger, prefix_names
 from vit.ui.files import data_url

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import gradio as gr
 
 from vit import checkpoint
-from vit.data import dish_name
+from vit.names import dish_name
 from vit.outcome import (
     Answers,
     Outcome,

@@ -166,7 +166,7 @@ class Tour:
             return {self.empty: shown, self.problem: hidden, self.body: hidden}
         try:
             this = guided(wanted)
-            settings = Settings(*values)._replace(dish=None, temperature=None)  # pyright: ignore
+            settings = Settings._make(values)._replace(dish=None, temperature=None)
             at, here = choice_of(this, settings), stop(settings.stop)
             return {
                 self.empty: hidden,
@@ -187,7 +187,7 @@ class Tour:
         if wanted is None or wanted.photo is None:
             return {self.numbers: gr.skip()}
         try:
-            settings, this = Settings(*values), guided(wanted)  # pyright: ignore
+            settings, this = Settings._make(values), guided(wanted)
             at = choice_of(this, settings)
             return {self.patch: at.patch} | self._at(this, at, stop(settings.stop))
         except Exception as error:
@@ -196,7 +196,7 @@ class Tour:
     def choose_patch(self, click: gr.EventData, wanted: Wanted | None, *values: object) -> dict:
         """A click on the photo. Where one token is looked at, it becomes that patch."""
         try:
-            settings, this = Settings(*values), guided(wanted)  # pyright: ignore
+            settings, this = Settings._make(values), guided(wanted)
             patch = click.patch
             if isinstance(patch, bool) or not isinstance(patch, int):
                 raise TourError("That is no patch; click one on the photo.")
@@ -210,7 +210,7 @@ class Tour:
 
     def redraw(self, wanted: Wanted | None, *values: object) -> dict:
         try:
-            settings, this = Settings(*values), guided(wanted)  # pyright: ignore
+            settings, this = Settings._make(values), guided(wanted)
             return self._drawn(this, choice_of(this, settings), stop(settings.stop))
         except Exception as error:
             return {self.numbers: trouble_html(error)}

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from vit import tour_answer, tour_block, tour_photo
-from vit.data import dish_name
 from vit.guide import Choice, Guided, token_name
 from vit.images import Preprocess, open_photo
+from vit.names import dish_name
 from vit.patches import similarity
 from vit.tour import Stop
 from vit.ui.classify import bar_html
