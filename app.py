@@ -12,10 +12,11 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from vit.cli.needed import missing
 from vit.settings import problem
 from vit.ui.temporary import Temporary, own_folder
 
-if said := problem():
+if said := missing() or problem():
     print(said, file=sys.stderr)
     sys.exit(2)
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
@@ -164,6 +165,7 @@ def launch(options: argparse.Namespace) -> None:
         head=HEAD,
         footer_links=["api"],
         run_history=False,
+        i18n=gr.I18n(en={"common.complete": "Done."}),  # Gradio lacks what it tells screen readers
         mcp_server=options.mcp or None,  # None: as GRADIO_MCP_SERVER says
         max_file_size=f"{max(LARGEST, limits().zip_megabytes)}mb",  # of photos the page takes less
         show_error=True,

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vit.cli.needed import missing
 from vit.cli.terminal import Parser
 from vit.home import home
 from vit.names import one_line
@@ -37,6 +38,9 @@ if TYPE_CHECKING:  # loaded later: whoever wants a stop while torch is loading s
 
 def main(arguments: list[str] | None = None) -> int:
     began = time.time()
+    if said := missing():
+        print(said, file=sys.stderr)
+        return 2
     from vit.distributed import join
     from vit.recipe import Recipe
 

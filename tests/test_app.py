@@ -376,6 +376,25 @@ def test_examples_of_known_dishes_come_first(monkeypatch: pytest.MonkeyPatch) ->
     assert "Steak" in known and "Pizza" not in known and "Steak" not in unknown
 
 
+def test_what_an_example_shows() -> None:
+    for dish in ("pizza", "Pizza", "Pizza margherita"):
+        assert examples_module.shows("pizza_margherita", dish)
+    for dish in ("piz", "steak", "pizza margherita large"):
+        assert not examples_module.shows("pizza_margherita", dish)
+
+
+@pytest.mark.parametrize("program", ["app.py", "train.py --help", "-m vit list"])
+def test_without_the_packages_it_is_said_what_to_install(program: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-S", *program.split()],  # without what is installed
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2
+    assert "pip install -r requirements.txt" in run.stderr and run.stderr.count("\n") == 1
+
+
 def test_importing_the_page_writes_nothing_into_the_source() -> None:
     """Gradio writes a .pyi beside the source of a component class unless it is kept from it."""
     assert not list((Path(__file__).parents[1] / "vit").rglob("*.pyi"))

@@ -413,10 +413,13 @@ def test_balance_says_which_class_needs_more() -> None:
         balance({}) == balance({"a": 30}) == ("Two classes are the least that can be told apart.")
     )
     assert balance({"pad_thai": 30, "b": 15}) == "The classes are balanced."
-    assert balance({"pad_thai": 30, "b": 5, "c": 0}) == "More photos would help: C 15, B 10."
+    assert (
+        balance({"pad_thai": 30, "b": 5, "c": 0})
+        == "More photos would help: 15 more of C, 10 more of B."
+    )
     assert wanted({"a": 3, "b": 10}) == {"a": 7}
     many = {f"dish {n}": n for n in range(9)} | {"full": 10}
-    assert balance(many).endswith("Dish 5 5 and 3 other classes.")
+    assert balance(many).endswith("5 more of Dish 5 and 3 other classes.")
 
 
 def test_what_nobody_uses_goes_and_nothing_else(

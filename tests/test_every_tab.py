@@ -37,6 +37,57 @@ def tab_to(page: Page, wanted: Locator, most: int = 120) -> None:
     pytest.fail(f"{most} times Tab do not lead to {wanted}")
 
 
+def test_lists_and_cards_close_by_keyboard_and_mouse(visit: Visiting) -> None:
+    page = visit().page
+    tab_to(page, page.locator("#checkpoint input"))
+    choices = page.locator("[role=option]")
+    expect(choices.first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(choices).to_have_count(0)
+    card = page.locator("#facts .why > dl")
+    page.keyboard.press("Enter")
+    expect(card).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(card).to_be_visible()
+    page.locator("#name").click()
+    expect(card).to_be_hidden()
+
+
+def test_arrow_keys_go_from_tab_to_tab(visit: Visiting) -> None:
+    page = visit().page
+    tab_to(page, page.get_by_role("tab", name="Classify", exact=True))
+    for key, name in (("Right", "Patches"), ("Right", "Attention"), ("Left", "Patches")):
+        page.keyboard.press(f"Arrow{key}")
+        expect(page.get_by_role("tab", name=name, exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#patches-empty h3")).to_have_text("No photo yet")
+
+
+def test_a_link_to_the_api(chromium: Browser, server: Server) -> None:
+    page = chromium.new_page()  # Gradio's own page looks for files that are not there
+    page.goto(f"{server.url}?view=api")
+    expect(page.locator(".api-docs")).to_contain_text("attention")
+    page.close()
+
+
+def test_a_tab_that_is_opened_never_says_that_there_is_no_photo(visit: Visiting) -> None:
+    page = visit().page
+    page.evaluate(
+        """new MutationObserver(() => {
+          for (const said of document.querySelectorAll(".no-photo h3"))
+            if (said.checkVisibility()) window.denied = true;
+        }).observe(document.body, { subtree: true, childList: true, attributes: true })"""
+    )
+    chosen_photo(page)
+    for name, drawn in DRAWN.items():
+        open_tab(page, name)
+        expect(page.locator(drawn).first).to_be_visible()
+    assert not page.evaluate("window.denied")
+    expect(page.get_by_text("common.")).to_have_count(0)  # what Gradio has no words for
+
+
 def test_by_keyboard_alone(visit: Visiting) -> None:
     """From the top of the page through every tab: nothing is clicked, nothing given the focus."""
     page = visit().page
@@ -161,6 +212,18 @@ def test_back_and_forward(windows: Callable[[], Page]) -> None:
     page.wait_for_selector("#facts p, #facts strong")
     open_tab(page, "Classify")
     chosen_photo(page)
+
+
+def test_the_photo_chosen_last_wins_over_that_before_a_reload(windows: Callable[[], Page]) -> None:
+    page = windows()
+    chosen_photo(page)
+    before = shown_picture(page)
+    page.reload(wait_until="commit")
+    send(page, SUSHI)
+    assert shown_picture(page, but_not=before) != before
+    page.wait_for_timeout(2000)
+    assert shown_picture(page) != before
+    expect(page.locator("#photo img")).to_have_count(1)
 
 
 def test_two_windows_of_one_visitor(windows: Callable[[], Page]) -> None:

@@ -188,7 +188,7 @@ def test_reload_kill_resume_stop_and_strangers(
     # curves over one another, another name, and away with it
     again.locator("#run-table").get_by_label("Compare long").check()
     expect(again.locator("#compare-curves")).to_contain_text("long")
-    again.get_by_label("Rename the run above").fill("other dishes")
+    again.get_by_label("New name for the run that is open").fill("other dishes")
     again.get_by_role("button", name="Rename", exact=True).click()
     expect(status(again).locator("h3")).to_contain_text("other dishes")
     assert (server.home / "checkpoints" / "other dishes.safetensors").is_file()

@@ -163,7 +163,7 @@ def test_what_cannot_be_trained_on_is_said_and_not_chosen(browse: Opening, tmp_p
             payload(name, "application/zip", content)
         )
         expect(status).to_contain_text(sentence)
-        expect(status).not_to_contain_text("visitors/")  # where it is kept
+        expect(page.locator("#photos-in")).not_to_contain_text("visitors/")  # where it is kept
         expect(chosen(page)).to_have_value("nothing")
         expect(page.locator("#photos-progress").get_by_text("Stop")).to_be_hidden()
         assert fits_the_window(page)
@@ -225,7 +225,7 @@ def test_collect_see_delete_rename_balance_and_use(browse: Opening, width: int) 
     new_class(page, "soup")
     expect(chip(page, "Soup 0")).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".balance")).to_have_text(
-        "More photos would help: Soup 10, Mac & cheese 2."
+        "More photos would help: 10 more of Soup, 2 more of Mac & cheese."
     )
     add(page, "s1", "s2", "s3", "s1")
     expect(thumbnails(page)).to_have_count(3)

@@ -161,7 +161,7 @@ def test_stages():
         ({"val_fraction": 1}, "val_fraction must be above 0 and below 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"extra": "more"}, "extra must be"),
-        ({"name": "a/b"}, "file name"),
+        ({"name": "a/b"}, "cannot be a name"),
         ({"name": "best"}, "name must not be best"),
         ({"test": ("set",)}, "NAME=FOLDER"),
         ({"test": ("a=b", "a=c")}, "differently"),

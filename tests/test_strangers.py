@@ -308,7 +308,7 @@ def test_a_run_is_its_owners_alone(space: Server) -> None:
         with Session(space.url) as nobody:
             bring(nobody, "", dishes())
             assert "reload it" in nobody.heard
-            assert "Bring photos first" in json.dumps(nobody.run(nobody.on("Start", "click")))
+            assert "two dishes or more" in json.dumps(nobody.run(nobody.on("Start", "click")))
         assert len(runs.all()) == 1
 
         # the owner, from another page

@@ -314,6 +314,8 @@ def test_equations() -> None:
     made = mathml(r"a_{j} = \frac{e^{s_{j}}}{\sum_{m} \sqrt{m}} \text{ or so}")
     assert "<mfrac>" in made and "<munder>" in made and "<msqrt>" in made
     assert made.count("<mrow>") == made.count("</mrow>")
+    # Without a font for mathematics a browser stretches one bracket of a pair and not the other.
+    assert mathml("f(x)").count('<mo stretchy="false">') == 2
     for wrong in (r"\unheard", r"\frac{1}", "a}"):
         with pytest.raises(ValueError):
             mathml(wrong)

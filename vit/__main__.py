@@ -4,12 +4,17 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from vit.cli import answers, models, photos
+from vit.cli.needed import missing
 from vit.cli.terminal import Parser
 from vit.names import one_line
 
 
 def main(arguments: list[str] | None = None) -> int:
+    if said := missing():
+        print(said, file=sys.stderr)
+        return 2
+    from vit.cli import answers, models, photos
+
     parser = Parser(prog="python -m vit", description=__doc__)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 

@@ -360,7 +360,7 @@ def balance(counts: Mapping[str, int]) -> str:
     lacking = sorted(wanted(counts).items(), key=lambda item: -item[1])
     if not lacking:
         return "The classes are balanced."
-    named = [f"{plain(dish_name(name), 40)} {number}" for name, number in lacking[:6]]
+    named = [f"{number} more of {plain(dish_name(name), 40)}" for name, number in lacking[:6]]
     more = f" and {counted(len(lacking) - 6, 'other class', 'other classes')}" * (len(lacking) > 6)
     return f"More photos would help: {', '.join(named)}{more}."
 

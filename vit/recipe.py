@@ -10,6 +10,7 @@ from typing import Any, Self, get_args
 from vit.augment import Augment
 from vit.defaults import MODES, defaults, way_of
 from vit.model import PRESETS
+from vit.names import plain
 from vit.precision import PRECISIONS
 
 # Values without an effect.
@@ -159,7 +160,8 @@ class Recipe:
                 raise ValueError(f"{name} must be given.")
         if not self.name or self.name[0] in ".-" or set(self.name) & set('/\\:\0"<>|?*'):
             raise ValueError(
-                f"name must be a file name, without / \\ : * ? < > |, not {self.name!r}."
+                f'{plain(self.name, 60)} cannot be a name: it has none of / \\ : * ? " < > | and '
+                "begins with no dot or dash."
             )
         if self.name in ("best", "state"):
             raise ValueError(f"name must not be {self.name}, which a run's folder uses itself.")

@@ -83,7 +83,9 @@ def queries(this: Guided, at: Choice) -> Lesson:
             "looking of its own, and costs nothing extra: together they are as wide as one.",
         ),
         equations=(
-            r"q = W_{q} y + b_{q} \quad k = W_{k} y + b_{k} \quad v = W_{v} y + b_{v}",
+            r"q = W_{q} y + b_{q}",
+            r"k = W_{k} y + b_{k}",
+            r"v = W_{v} y + b_{v}",
             r"d = \frac{D}{A}",
         ),
         shapes=(

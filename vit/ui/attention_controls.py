@@ -8,6 +8,7 @@ import gradio as gr
 
 from vit.card import Card
 from vit.looking import Look, Method, Question
+from vit.ui.glossary import glossary_html
 from vit.ui.seen import ON_PHOTO, ON_WALL
 from vit.ui.stop import Stop
 from vit.ui.words import kind
@@ -122,9 +123,9 @@ class Controls:
     def _draw_method(self) -> None:
         self.method = gr.Radio(METHODS, value="relevance", label="Show")
         with gr.Row():
-            self.dish = gr.Dropdown(label="For the dish", min_width=120)
-            self.layer = gr.Dropdown(label="Layer", min_width=80, visible=False)
-            self.head = gr.Dropdown(label="Head", min_width=80, visible=False)
+            self.dish = gr.Dropdown(label="For the dish", min_width=170, scale=3)
+            self.layer = gr.Dropdown(label="Layer", min_width=80, scale=2, visible=False)
+            self.head = gr.Dropdown(label="Head", min_width=80, scale=2, visible=False)
 
     def _draw_wall(self) -> None:
         with gr.Row(elem_id="look-wall-controls"):
@@ -163,6 +164,8 @@ class Controls:
         self.stop_test = Stop(_stopped)
 
     def _draw_more(self) -> None:
+        with gr.Accordion("What these words mean", open=False, elem_id="look-words"):
+            gr.HTML(glossary_html())
         with gr.Accordion("Colours", open=False, elem_id="look-colours"), gr.Row():
             self.opacity = gr.Slider(
                 0, 100, value=60, step=5, label="Opacity of the map (%)", min_width=160

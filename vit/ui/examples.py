@@ -75,7 +75,7 @@ def examples_html(checkpoint: str | None) -> str:
 def _for_classes(classes: Sequence[str]) -> str:
     known, unknown = [], []
     for index, path in enumerate(examples()):
-        row = known if any(shows(path, name) for name in classes) else unknown
+        row = known if any(shows(path.stem, name) for name in classes) else unknown
         row.append(thumbnail_button(index, path, f"Example: {dish_name(path.stem)}"))
     if not known:
         known, unknown = unknown, []
@@ -87,9 +87,10 @@ def _for_classes(classes: Sequence[str]) -> str:
     )
 
 
-def shows(picture: Path, dish: str) -> bool:
-    """`pizza_margherita.jpg` shows a pizza."""
-    return f"{picture.stem}_".startswith(f"{dish}_")
+def shows(picture: str, dish: str) -> bool:
+    """Whether a picture called "pizza_margherita" shows a "pizza", which may be written "Pizza"."""
+    name = "_".join(dish.casefold().replace("_", " ").split())
+    return f"{picture}_".startswith(f"{name}_")
 
 
 def example_file(click: gr.EventData) -> str:

@@ -14,7 +14,7 @@ from vit.ui.header import all_names
 from vit.ui.page import QUIET, Page
 from vit.ui.photos_in import photos_in
 from vit.ui.results import results
-from vit.ui.run_form import RUNS, Form, reason, recipe_of, starts, teachers
+from vit.ui.run_form import NO_PHOTOS, RUNS, Form, reason, recipe_of, starts, teachers
 from vit.ui.run_list import RunList
 from vit.ui.run_words import status_html, table_html
 from vit.ui.visitor import Who, owner_field, token_of_address, visitor_of
@@ -55,7 +55,7 @@ class FinetuneTab:
             gr.HTML("<h2><b>3</b> Go</h2>")
             with gr.Row(elem_id="run-go"):
                 self.go = gr.Button("Start", variant="primary", interactive=False, scale=0)
-                self.about = gr.HTML("<p>Bring photos first.</p>", elem_id="run-about")
+                self.about = gr.HTML(f"<p>{NO_PHOTOS}</p>", elem_id="run-about")
             self.command = gr.Textbox(
                 label="The same as",
                 interactive=False,

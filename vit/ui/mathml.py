@@ -101,7 +101,10 @@ def _one(tokens: list[str]) -> str:
         return f"<mi>{escape(token)}</mi>"
     if token[0].isdigit():
         return f"<mn>{token}</mn>"
-    return f"<mo>{escape(token.removeprefix(chr(92)).replace('-', '−'))}</mo>"
+    sign = token.removeprefix("\\").replace("-", "−")
+    # Without a font for mathematics, browsers stretch one bracket of a pair and not the other.
+    how = ' stretchy="false"' if sign in "()[]{}|" else ""
+    return f"<mo{how}>{escape(sign)}</mo>"
 
 
 def _text(tokens: list[str]) -> str:

@@ -36,6 +36,16 @@ IN_PLACE = r"""(now, drawn, source) => {
   if (now && (ours || now.path === source) && now.path !== drawn?.path) return [drawn];
 }""".replace("SHOWN", SHOWN)
 
+# A photo that was chosen since the page began to load is newer than the one from before.
+COMES_BACK = """(now, before) => {
+  if (!now && before && !document.documentElement.dataset.chose) return [before];
+}"""
+CHOSEN = """
+for (const kind of ["change", "drop"]) document.addEventListener(kind, ({ target }) => {
+  if (target.closest?.("#photo")) document.documentElement.dataset.chose = "yes";
+}, true);
+"""
+
 NOTED = """() => {
   try { return sessionStorage.getItem("food-vit-photo") ?? ""; } catch { return ""; }
 }"""
@@ -91,7 +101,10 @@ def photo_input() -> PhotoInput:
 
 def comes_back(blocks: gr.Blocks, photo: gr.Image) -> None:
     """After a reload of the page its photo is there again, as long as its file is."""
-    blocks.load(sent_before, gr.Textbox(visible=False), photo, js=NOTED, **QUIET)
+    before = PhotoInput(visible=False)
+    blocks.load(sent_before, gr.Textbox(visible=False), before, js=NOTED, **QUIET).then(
+        None, [photo, before], photo, js=COMES_BACK, **QUIET
+    )
 
 
 def sent_before(path: str) -> str | dict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import gradio as gr
@@ -187,15 +188,15 @@ def _examined(find: Callable[[], Iterator[Html | Path]]) -> Iterator[Outputs]:
                 else:
                     yield _busy(examining_html(look, clocks[look.doing]))
     except Exception as error:
-        yield _trouble(_named_html(trouble(error), path))
+        yield _trouble(trouble_html(_named(trouble(error), path)))
 
 
-def _named_html(said: str, path: Path | None) -> Html:
+def _named(said: str, path: Path | None) -> str:
     """With the photos called by their name: where they are kept is nothing to a visitor."""
     if path is not None:
         for place in (str(path), plain_sentence(str(path))):  # long ones are cut
             said = said.replace(place, path.name)
-    return trouble_html(said)
+    return said
 
 
 def examining_html(look: Examined, clock: TimeLeft) -> Html:
@@ -234,11 +235,12 @@ def stopped() -> Outputs:
 
 def _reported(report: Report, path: Path) -> Outputs:
     name = Path(report.data).stem or "photos"
+    report = replace(report, problem=_named(report.problem, path))
     data = json.dumps(report.to_json(), indent=1, ensure_ascii=False).encode()
     return (
-        gr.update(value=_named_html(report.problem, path), visible=not report.trainable),
+        gr.update(value=trouble_html(report.problem), visible=not report.trainable),
         gr.update(visible=True),
-        lines_html(report),
+        gr.update(value=lines_html(report), visible=report.trainable),
         details_html(report),
         keep_file(page_html(report).encode(), f"{name} report.html"),
         keep_file(data, f"{name} report.json"),

@@ -38,6 +38,7 @@ LABELS = {
 }
 SCRATCH = "from scratch: "
 FIRST_NAME = "my-dishes"
+NO_PHOTOS = "Bring photos of two dishes or more first."
 USUAL = "as suits"  # in an empty field
 ANSWERS = {"yes": True, "no": False}  # where that is a third choice
 
@@ -211,7 +212,7 @@ def suited(mode: str, start: str | None) -> list:
 def recipe_of(data: str | None, mode: str, start: str | None, name: str, *advanced: Any) -> Recipe:
     """The recipe that the form makes; ValueError, in one sentence, for what cannot be."""
     if not data:
-        raise ValueError("Bring photos first.")
+        raise ValueError(NO_PHOTOS)
     scratch = start is not None and start in PRESETS
     source = start if start is not None and scratch else find(start).name  # never a path
     way = "scratch" if scratch else mode
@@ -240,7 +241,7 @@ def preview(*values: Any) -> tuple[dict, dict, str]:
         waiting = not values[0]
         said = "" if waiting else f'<p class="trouble" role="alert">{escape(reason(error))}</p>'
         nothing = gr.update(value="", visible=False)
-        return nothing, gr.update(interactive=False), said or "<p>Bring photos first.</p>"
+        return nothing, gr.update(interactive=False), said or f"<p>{NO_PHOTOS}</p>"
     command = gr.update(value=recipe.command(), visible=True)
     return command, gr.update(interactive=True), f"<p>{escape(guess(recipe))}</p>"
 

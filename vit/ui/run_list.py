@@ -44,7 +44,10 @@ class RunList:
         self.compared = curves("compare-curves")
         with gr.Row(visible=False, elem_id="run-manage") as self.manage:
             self.name = gr.Textbox(
-                label="Rename the run above", max_length=60, min_width=200, elem_id="run-rename"
+                label="New name for the run that is open",
+                max_length=60,
+                min_width=200,
+                elem_id="run-rename",
             )
             self.rename = gr.Button("Rename", size="sm", scale=0, min_width=110)
             self.download = gr.Button("Download model", size="sm", scale=0, min_width=150)

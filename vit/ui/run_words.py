@@ -108,7 +108,10 @@ def _found(run: Run) -> str:
         for name, count in sorted(ended.metrics.items(), key=lambda each: each[0] == "validation")
         if count.total
     ]
-    return f'<ul class="found">{"".join(lines)}</ul>{_p(f"in {duration(ended.seconds)}")}'
+    took = f"in {duration(ended.seconds)}"
+    if run.checkpoint:
+        took += f"; {run.title} is among the models above"
+    return f'<ul class="found">{"".join(lines)}</ul>{_p(took)}'
 
 
 def kind(name: str) -> str:

@@ -10,6 +10,7 @@ from gradio.themes.utils.colors import Color
 
 from vit.ui.links import MOVES
 from vit.ui.notices import NOTICES
+from vit.ui.photo import CHOSEN
 
 SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
@@ -89,6 +90,8 @@ THEME = Base(
 # page.css and one file for each tab that needs more
 CSS = "\n".join(p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.css")))
 
+PAGE = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
     '<rect width="32" height="32" rx="7" fill="#d9480f"/>'
@@ -96,58 +99,8 @@ _ICON = (
     '<path d="M16 6v20M6 16h20M9 9l14 14M23 9L9 23" stroke="#d9480f" stroke-width="1.6"/></svg>'
 )
 
-# Gradio drops what a browser does not call an image (a text file, or a HEIC photo on most systems)
-# with a notice of its own. Named an image it travels on to `vit.images`, which knows what to say.
-_ANY_FILE = """
-const named = (file) => file.type.startsWith("image/") ? file
-  : new File([file], file.name, { type: "image/jpeg", lastModified: file.lastModified });
-const renamed = (files) => {
-  const transfer = new DataTransfer();
-  for (const file of files) transfer.items.add(named(file));
-  return transfer;
-};
-const strange = (files) => [...(files ?? [])].some((file) => !file.type.startsWith("image/"));
-document.addEventListener("change", ({ target }) => {
-  if (target.matches?.("#photo input[type=file]") && strange(target.files))
-    target.files = renamed(target.files).files;
-}, true);
-document.addEventListener("drop", (event) => {
-  const target = event.target.closest?.("#photo .upload-container");
-  if (!target || !strange(event.dataTransfer?.files)) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  const dataTransfer = renamed(event.dataTransfer.files);
-  event.target.dispatchEvent(
-    new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
-}, true);
-"""
-
-# Gradio's icon for a file only goes back to the upload, and takes the photo that is there away for
-# it. Here it opens the dialog, and the photo stays until another one is chosen.
-_UPLOAD = """
-document.addEventListener("click", (event) => {
-  const icon = event.target.closest?.('#photo [aria-label="Upload file"].selected');
-  const input = document.querySelector("#photo input[type=file]");
-  if (!icon || !input) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  input.click();
-}, true);
-"""
-
-# A button anywhere on the page that opens a tab; on a narrow screen that may be in Gradio's menu.
-_OPENS = """
-document.addEventListener("click", (event) => {
-  const name = event.target.closest?.("[data-opens]")?.dataset.opens;
-  if (!name) return;
-  const tabs = [...document.querySelectorAll("[role=tab], .overflow-dropdown button")];
-  tabs.find((tab) => tab.textContent.trim() === name)?.click();
-  window.scrollTo({ top: 0 });
-});
-"""
-
 HEAD = (
     f'<link rel="icon" href="data:image/svg+xml;base64,{b64encode(_ICON.encode()).decode()}">'
     '<meta name="description" content="See what a Vision Transformer thinks a dish is.">'
-    f"<script>{NOTICES}{_ANY_FILE}{_UPLOAD}{_OPENS}{MOVES}</script>"
+    f"<script>{NOTICES}{PAGE}{CHOSEN}{MOVES}</script>"
 )

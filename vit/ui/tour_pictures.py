@@ -20,7 +20,7 @@ from vit.names import dish_name
 from vit.patches import similarity
 from vit.tour import Stop
 from vit.ui.classify import bar_html
-from vit.ui.examples import examples
+from vit.ui.examples import EXAMPLES, examples, shows
 from vit.ui.files import data_url
 from vit.ui.grid import scale_html, signed, stage
 from vit.ui.more import photos as real_photos
@@ -108,9 +108,9 @@ def _batch(this: Guided, at: Choice) -> str:
     classes = this.inside.card.classes
     cards = [_card(data_url(view, "JPEG", quality=80), "your photo")]
     for path in company()[: at.batch - 1]:
-        folder = path.parent.name if path.parent.name in classes else path.stem
-        label = next((n for n, c in enumerate(classes) if f"{folder}_".startswith(f"{c}_")), None)
-        name = dish_name(folder) if label is None else f"{label}: {dish_name(classes[label])}"
+        dish = path.stem if path.parent == EXAMPLES else path.parent.name
+        label = next((n for n, c in enumerate(classes) if shows(dish, c)), None)
+        name = dish_name(dish) if label is None else f"{label}: {dish_name(classes[label])}"
         cards.append(_card(_seen(path, this.inside.preprocess), name))
     return (
         f'<div class="batch" role="img" aria-label="A batch of {len(cards)} photos">'
