@@ -72,6 +72,11 @@ def test_the_command_forgets_the_counts_of_the_old_weights(tmp_path: Path, capsy
     heads = [checkpoint.load(path)[0].head.weight for path in (fine, start, out)]
     torch.testing.assert_close(heads[2], heads[1] + 0.25 * (heads[0] - heads[1]), atol=1e-3, rtol=0)
 
+    again = str(tmp_path / "again.safetensors")
+    assert main(["blend", out, start, "--share", "0.5", "--out", again]) == 0
+    twice = checkpoint.read_card(again).training["blend"]
+    assert (twice["share"], twice["before"]["share"]) == (0.5, 0.25)
+
     others = replace(card, classes=tuple(f"other{i}" for i in range(TINY.classes)))
     checkpoint.save(start, random_model(), others)
     assert main(["blend", fine, start, "--share", "0.25", "--out", out]) == 0

@@ -46,10 +46,12 @@ def blend(fine: ViT, start: ViT, share: float, same_classes: bool = False) -> Vi
 def blended(card: Card, share: float, start: str) -> Card:
     """The card of such a model. Counts, temperature and threshold were another model's: they go.
 
-    `start` is the fingerprint of the start's file.
+    `start` is the fingerprint of the start's file. The record of an earlier blend stays in it.
     """
     training = {k: v for k, v in card.training.items() if k not in ("counts", "calibration")}
     record = {"share": share, "start_fingerprint": start}
+    if "blend" in training:
+        record["before"] = training["blend"]
     return replace(
         card,
         metrics={},
