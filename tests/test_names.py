@@ -3,7 +3,7 @@
 import pytest
 
 from vit.lesson import markdown_text, quoted
-from vit.names import LONGEST, name_fault, one_line, plain, plain_sentence
+from vit.names import LONGEST, dish_names, name_fault, one_line, plain, plain_sentence
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,15 @@ def test_shown_on_one_line() -> None:
     sentence = plain_sentence(f"There is no class {'y' * 10_000}; rename\nit.")
     assert sentence.startswith("There is no class y") and sentence.endswith("; rename?it.")
     assert len(sentence) < 200
+
+
+def test_dishes_that_read_alike_stay_apart() -> None:
+    assert dish_names(("pad_thai", "ramen", "Ramen", "soup")) == (
+        "Pad thai",
+        "ramen",
+        "Ramen",
+        "Soup",
+    )
 
 
 def test_markdown_shows_a_name_as_it_is() -> None:

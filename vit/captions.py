@@ -7,7 +7,6 @@ from torch import Tensor
 from vit.faithfulness import Faithfulness
 from vit.looking import Look, Question
 from vit.maps import Sinks
-from vit.names import dish_name
 
 
 def drawn(look: Look, question: Question) -> str:
@@ -19,7 +18,7 @@ def drawn(look: Look, question: Question) -> str:
         flow = f"how much {asks} looks at each patch"
     layer, A = question.layer + 1, look.heads
     if question.method == "relevance":
-        dish = dish_name(look.card.classes[question.aim(look)])
+        dish = look.card.labels[question.aim(look)]
         if question.by:
             what = f"how much {asks} went into each patch, where that speaks for {dish}"
         elif question.token is not None:

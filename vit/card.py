@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from vit.images import Preprocess
 from vit.metrics import Count
 from vit.model import ViTConfig
-from vit.names import name_fault, plain
+from vit.names import dish_names, name_fault, plain
 
 FORMAT = 1
 MAX_PIXELS = 2**24  # of the picture that a model sees; published ones see up to 896 × 896
@@ -75,6 +76,11 @@ class Card:
                 f"The picture has {pixels:,} pixels in {patches:,} patches, more than the "
                 f"{MAX_PIXELS:,} and {MAX_PATCHES:,} that can be used; make it smaller."
             )
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The classes' names as people write them, in the same order."""
+        return dish_names(self.classes)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -17,7 +17,6 @@ from vit.card import Card
 from vit.images import Fit, Photo, PhotoError, Source, open_photo
 from vit.memory import keep_freed
 from vit.model import ViT
-from vit.names import dish_name
 from vit.precision import Precision, check_precision, in_precision, quicken_float32
 from vit.top import answer
 
@@ -162,12 +161,11 @@ class Classifier:
                 answers.append(photo)
                 continue
             view, values, indices = next(rows)
-            classes = tuple(self.card.classes[index] for index in indices)
             threshold = self.card.unsure_below
             answers.append(
                 Prediction(
-                    labels=tuple(dish_name(name) for name in classes),
-                    classes=classes,
+                    labels=tuple(self.card.labels[index] for index in indices),
+                    classes=tuple(self.card.classes[index] for index in indices),
                     probabilities=tuple(values),
                     confidence=values[0],
                     unsure=threshold is not None and values[0] < threshold,

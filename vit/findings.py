@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from vit.names import dish_name, plain
+from vit.names import dish_names, plain
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -259,7 +259,8 @@ def contents_line(report: Report) -> str:
     if not report.classes:
         return report.problem
     sizes = {split: sum(getattr(c, split) for c in report.classes) for split in SPLITS}
-    named = [f"{plain(dish_name(c.name), 40)} {c.total:,}" for c in report.classes]
+    names = dish_names([c.name for c in report.classes])
+    named = [f"{plain(n, 40)} {c.total:,}" for n, c in zip(names, report.classes, strict=True)]
     if len(named) > 6:
         fewest, most = (pick(c.total for c in report.classes) for pick in (min, max))
         named = [f"{fewest:,} each" if fewest == most else f"{fewest:,} to {most:,} each"]

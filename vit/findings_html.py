@@ -9,7 +9,7 @@ from base64 import b64encode
 from html import escape
 
 from vit.findings import KINDS, Finding, Report, counted, shown_findings
-from vit.names import dish_name, plain
+from vit.names import dish_names, plain
 
 FEW_CLASSES = 12  # more are shown on a click
 LISTED = 200  # findings of a kind that are written out; all are in the JSON
@@ -95,12 +95,13 @@ def _table(report: Report) -> str:
     chosen = report.trainable
     head = "<th>photos to</th><th>learn from</th>"
     head += "<th>choose by</th>" * chosen + "<th>test with</th>" * tested
+    names = dish_names([count.name for count in report.classes])
     rows = "".join(
-        f"<tr><td>{escape(plain(dish_name(c.name)))}</td><td>{c.train:,}</td>"
+        f"<tr><td>{escape(plain(name))}</td><td>{c.train:,}</td>"
         + f"<td>{c.val:,}</td>" * chosen
         + f"<td>{c.test:,}</td>" * tested
         + "</tr>"
-        for c in report.classes
+        for name, c in zip(names, report.classes, strict=True)
     )
     drawn = (
         "<p><small>Photos to choose the best weights by are drawn from those to learn from, the "

@@ -13,7 +13,6 @@ from vit.images import Fit
 from vit.inside import Inside, inside
 from vit.lru import Store
 from vit.model import ViT
-from vit.names import dish_name
 from vit.walk import BlockWalk, Walk, walk, walk_block
 
 MAX_BYTES = 192 * 2**20  # of walks; ViT-Ti/16 needs 4 MB a photo, ViT-L/16 30 MB
@@ -38,7 +37,7 @@ class Guided:
     @property
     def dishes(self) -> tuple[str, ...]:
         """Names for people, in the order of the logits."""
-        return tuple(dish_name(name) for name in self.inside.card.classes)
+        return self.inside.card.labels
 
     @property
     def predicted(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 
 LONGEST = 200  # characters of a class's name
 _TURNS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # around them, text turns
@@ -51,6 +53,14 @@ def plain_sentence(text: str) -> str:
     """A sentence in which a long name is shortened but the words stay."""
     text = re.sub(r"\S{101,}", lambda match: plain(match[0], 80), one_line(text))
     return plain(text, 600)
+
+
+def dish_names(folders: Sequence[str]) -> tuple[str, ...]:
+    """The names of all, each another one: where two would read alike, as "Ramen" and "ramen" do,
+    they stay as they are."""
+    names = [dish_name(folder) for folder in folders]
+    times = Counter(names)
+    return tuple(f if times[n] > 1 else n for f, n in zip(folders, names, strict=True))
 
 
 def dish_name(folder: str) -> str:

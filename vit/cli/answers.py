@@ -151,7 +151,7 @@ def evaluate(given: argparse.Namespace) -> int:
 def results(given: argparse.Namespace) -> int:
     """Show what a finished run got right and wrong, photo by photo."""
     from vit.home import home
-    from vit.names import dish_name
+    from vit.names import dish_names
     from vit.outcome import Answers, OutcomeError, counted
     from vit.runs import Runs
 
@@ -196,7 +196,7 @@ def results(given: argparse.Namespace) -> int:
         return 0
     for each in outcome.sets:
         print(f"{each.name}: {each.count}")
-    names = [dish_name(name) for name in classes]
+    names = dish_names(classes)
     width = min(24, max(map(len, names)))
     print(f"\n{shown.name}, class by class: recognised; right of the times it was answered")
     for name, recall, precision in zip(names, shown.recalls, shown.precisions, strict=True):

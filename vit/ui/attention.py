@@ -10,7 +10,6 @@ from gradio.components import Component
 
 from vit import captions
 from vit.looking import Look, Question, look_at
-from vit.names import dish_name
 from vit.ui.attention_controls import (
     METHODS,
     Controls,
@@ -186,7 +185,7 @@ class AttentionTab:
         """What this model has to choose from."""
         on = self.on
         knows = look.card.trained_head
-        dishes = [(dish_name(name), index) for index, name in enumerate(look.card.classes)]
+        dishes = [(name, index) for index, name in enumerate(look.card.labels)]
         heads = [
             (f"L{layer + 1} H{head + 1}", head_name(layer, head))
             for layer in range(look.depth)

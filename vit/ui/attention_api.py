@@ -148,7 +148,7 @@ def attention(
             checkpoint=look.name,
         )
         if method == "relevance":
-            answer["dish"] = dish_name(look.card.classes[question.aim(look)])
+            answer["dish"] = look.card.labels[question.aim(look)]
         return answer
     except Exception as error:
         raise api_error(error) from error
@@ -193,7 +193,7 @@ def explain(
         heat = heat_of(look, question)
         found = tested(look, {"map": heat}, target)["map"]
         answer = Explanation(
-            dish=dish_name(look.card.classes[target]),
+            dish=look.card.labels[target],
             drawn=captions.drawn(look, question),
             classes=list(look.card.classes),
             probabilities=_rounded(look.probabilities),

@@ -130,7 +130,7 @@ def _note(sides: list[Side], recipe: Recipe, why: str) -> str:
 def _said(look: Look) -> str:
     if not look.card.trained_head:
         return "It knew no dishes."
-    name = dish_name(look.card.classes[look.predicted])
+    name = look.card.labels[look.predicted]
     return f"It says {name}, {percent(look.probabilities[look.predicted].item())}."
 
 

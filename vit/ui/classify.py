@@ -11,7 +11,6 @@ from vit.card import CheckpointError
 from vit.checkpoint import available
 from vit.classifier import Classifier, Prediction
 from vit.images import Fit, PhotoError
-from vit.names import dish_name
 from vit.ui.examples import examples, examples_row
 from vit.ui.header import find, loaded
 from vit.ui.many import many_photos
@@ -121,7 +120,7 @@ def empty_html(checkpoint: str | None) -> str:
     try:
         card = find(checkpoint).card
         asks = f"Which {kind(card)} is it?"
-        dishes = [dish_name(name) for name in card.classes]
+        dishes = card.labels
         if not card.trained_head:
             ways = "This model knows no dishes yet: fine-tune it first, or choose another."
         elif len(dishes) <= 12:

@@ -14,7 +14,6 @@ from torch import Tensor
 from vit import captions
 from vit.faithfulness import Faithfulness
 from vit.looking import Look, Method, Question
-from vit.names import dish_name
 from vit.readings import DRAWS, heat_of, needs_dishes, rows_of_test, tested
 from vit.reports import duration
 from vit.speed import TimeLeft
@@ -108,7 +107,7 @@ def _figures(dish: str, found: Faithfulness) -> str:
 
 
 def faithful_figures(look: Look, target: int, found: Faithfulness) -> str:
-    dish = dish_name(look.card.classes[target])
+    dish = look.card.labels[target]
     spared = " Sinks are hidden by neither." if look.sinks.patches else ""
     return (
         f'<p role="status"><strong>{_figures(dish, found)}</strong></p>'
@@ -148,7 +147,7 @@ def compared_html(
     look: Look, question: Question, entries: Sequence[Compared], colouring: Colouring
 ) -> str:
     shares, top = same_scale([entry.heat for entry in entries])
-    dish = dish_name(look.card.classes[question.aim(look)])
+    dish = look.card.labels[question.aim(look)]
     figures = []
     for entry, heat in zip(entries, shares, strict=True):
         picture = drawn_photo(

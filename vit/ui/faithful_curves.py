@@ -8,7 +8,6 @@ from html import escape
 
 from vit.faithfulness import Curve
 from vit.looking import Look, Question
-from vit.names import dish_name
 from vit.readings import CURVE_DRAWS, FORWARDS, Curves, curves_of, heat_of
 from vit.speed import TimeLeft
 from vit.ui.faithful import at_work, progress_html
@@ -25,7 +24,7 @@ def curves_html(look: Look, question: Question) -> Iterator[str]:
     steps, clock = FORWARDS * look.depth, TimeLeft()
     for found in at_work(lambda step: curves_of(look, heat, target, step), lambda n: n / steps):
         if isinstance(found, Curves):
-            yield plots_html(dish_name(look.card.classes[target]), found)
+            yield plots_html(look.card.labels[target], found)
         else:
             # half of the patches are there on the average
             seconds = rows / 2 * look.milliseconds / 1000

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from html import escape
 from typing import Any, NamedTuple
 
 import gradio as gr
 from gradio.context import Context
 
+from vit.names import plain
 from vit.runfolder import ACTIVE, RESUMABLE, Run, Visitor
 from vit.ui.curves import HAS, added, curves
 from vit.ui.header import all_names
@@ -73,7 +75,7 @@ class FinetuneTab:
                     self.stop = gr.Button("Stop and keep the best", size="sm", visible=False)
                     self.resume = gr.Button("Go on", size="sm", visible=False)
             with gr.Column(visible=False, elem_id="run-result") as self.outcome:
-                gr.HTML("<h2><b>4</b> Result</h2>")
+                self.title = gr.HTML("<h2><b>4</b> Result</h2>")
                 results(page, self.result)
             gr.HTML("<h2>Runs</h2>")
             self.list = RunList(RUNS, self.chosen)
@@ -86,7 +88,7 @@ class FinetuneTab:
         form.connect(self.command, self.go, self.about)
         state = [*who, self.opened, self.seen, self.chosen, page.opened, self.has]
         shown: list[Any] = [self.live, self.status, self.curves, self.stop, self.resume]
-        shown += [self.opened, self.seen, self.result, self.outcome, page.clock]
+        shown += [self.opened, self.seen, self.result, self.outcome, self.title, page.clock]
         shown += [self.list.table, self.list.manage, page.checkpoint]
         has = len(state) - 1
         ask = {"js": f"(...all) => {{ all[{has}] = {HAS}; return all; }}", **QUIET}
@@ -184,6 +186,7 @@ class FinetuneTab:
             self.resume: gr.update(visible=may and run.state in RESUMABLE),
             self.result: result,
             self.outcome: gr.update(visible=result is not None),
+            self.title: f"<h2><b>4</b> Result of {escape(plain(run.title, 40))}</h2>",
             self.list.manage: gr.update(visible=may and run.state not in ACTIVE),
         }
 

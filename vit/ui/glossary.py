@@ -8,8 +8,8 @@ WORDS = {
     "end it alone is read to name the dish. So the question is mostly where it looks.",
     "layer, head": "The photo goes through the layers one after another. In each, every head looks "
     "at the patches in a way of its own, which it learned.",
-    "attention": "How a head shares out its looks: what one token gives to all others adds up to "
-    "1. The scale under the photo shows these shares.",
+    "attention": "How a head shares out its looks: what one token gives to all of them, itself "
+    "included, adds up to 1. The scale under the photo shows these shares.",
     "relevance": "Which patches speak for a dish: attention, weighted by how much more of it would "
     "raise that dish's score (its gradient), and of that only what raises it. It has no unit; "
     "brighter is more.",

@@ -146,7 +146,7 @@ def details(entry: Entry) -> str:
     recorded = training.get("counts")
     for name, more in recorded.items() if isinstance(recorded, dict) else ():
         rows |= _more_counts(name, more)
-    dishes = [dish_name(name) for name in card.classes] if card.trained_head else []
+    dishes = card.labels if card.trained_head else ()
     threshold = card.unsure_below
     rows |= {
         kinds(card): ", ".join(dishes[:FIRST]),

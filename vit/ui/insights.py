@@ -14,7 +14,6 @@ from torch import Tensor
 
 from vit import captions
 from vit.looking import Look, Question
-from vit.names import dish_name
 from vit.readings import after_each_block, heat_of, without
 from vit.summary import prefix_names
 from vit.ui.files import keep_file
@@ -45,7 +44,7 @@ def heads_off_html(look: Look, off: Collection[tuple[int, int]]) -> str:
     title = f"Without {names}" if len(off) <= 6 else f"Without {len(off)} heads"
     best = int(after.argmax())
     says = "it still says" if best == int(before.argmax()) else "it would say"
-    answer = f"<b>{escape(dish_name(look.card.classes[best]))}</b>, {percent(after[best].item())}"
+    answer = f"<b>{escape(look.card.labels[best])}</b>, {percent(after[best].item())}"
     table = before_after_html(look, before, after)
     return f'<div role="status"><p>{title} {says} {answer}:</p>{table}</div>'
 
@@ -54,7 +53,7 @@ def before_after_html(look: Look, before: Tensor, after: Tensor) -> str:
     best = before.topk(min(MOST, len(before))).indices.tolist()
     best += [index for index in [int(after.argmax())] if index not in best]
     rows = "".join(
-        f"<tr><th scope=row>{escape(dish_name(look.card.classes[index]))}</th>"
+        f"<tr><th scope=row>{escape(look.card.labels[index])}</th>"
         f'<td><span class="pair"><i style="width: {100 * before[index]:.1f}%"></i>'
         f'<i style="width: {100 * after[index]:.1f}%"></i></span></td>'
         f"<td>{percent(before[index].item())} → {percent(after[index].item())}</td></tr>"
@@ -80,17 +79,17 @@ def blocks_html(look: Look) -> str:
         best = int(row.argmax())
         parts = "".join(
             f'<i class="part{place}" style="width: {100 * row[index]:.2f}%" '
-            f'title="{escape(dish_name(look.card.classes[index]))} {percent(row[index].item())}">'
+            f'title="{escape(look.card.labels[index])} {percent(row[index].item())}">'
             "</i>"
             for place, index in enumerate(kept)
         )
-        said = f"{dish_name(look.card.classes[best])} {percent(row[best].item())}"
+        said = f"{look.card.labels[best]} {percent(row[best].item())}"
         rows.append(
             f'<tr><th scope="row">{block + 1}</th><td><span class="stack">{parts}</span></td>'
             f"<td>{escape(said)}</td></tr>"
         )
     key = "".join(
-        f'<li><i class="part{place}"></i>{escape(dish_name(look.card.classes[index]))}</li>'
+        f'<li><i class="part{place}"></i>{escape(look.card.labels[index])}</li>'
         for place, index in enumerate(kept)
     )
     others = f" What is left of a bar is all other {kinds(look.card)}."

@@ -16,7 +16,7 @@ from PIL import Image
 from vit.heat import paint
 from vit.images import Photo
 from vit.metrics import Count
-from vit.names import dish_name
+from vit.names import dish_names
 from vit.outcome import Answer, Answers, OutcomeError
 from vit.ui.files import data_url
 from vit.ui.grid import scale_url
@@ -246,4 +246,4 @@ def small(photo: Photo) -> Image.Image:
 
 
 def _names(answers: Answers) -> list[str]:
-    return [dish_name(name) for name in answers.classes]
+    return list(dish_names(answers.classes))

@@ -15,7 +15,6 @@ from vit.classifier import Classifier
 from vit.hybrid import ROOT_CHANNELS
 from vit.inside import Inside
 from vit.model import ViTConfig
-from vit.names import dish_name
 from vit.patches import contact_sheet, filters, principal_filters, similarity
 from vit.summary import ledger, prefix_names
 from vit.ui.files import data_url
@@ -175,7 +174,7 @@ def change_html(
 ) -> str:
     """The likeliest dishes of both answers, as they moved."""
     count, patches = len(removed), inside.reading.patches
-    names = [dish_name(name) for name in inside.card.classes]
+    names = inside.card.labels
     best = before.topk(min(top, len(names))).indices.tolist()
     best += [i for i in after.topk(min(top, len(names))).indices.tolist() if i not in best]
     best.sort(key=lambda i: -max(before[i].item(), after[i].item()))

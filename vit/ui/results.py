@@ -9,7 +9,7 @@ from typing import NamedTuple
 import gradio as gr
 
 from vit import checkpoint
-from vit.names import dish_name
+from vit.names import dish_names
 from vit.outcome import (
     Answers,
     Outcome,
@@ -289,7 +289,7 @@ def _opened(run: str | None) -> tuple[Path, Outcome]:
 
 def _places(answers: Answers, asked: Asked) -> tuple[str, list[int]]:
     """The title over the photos that are asked for, and their places, in order."""
-    names = [dish_name(name) for name in answers.classes]
+    names = dish_names(answers.classes)
     actual, predicted = asked.actual, asked.predicted
     if actual is None:
         if mistakes := answers.mistakes():

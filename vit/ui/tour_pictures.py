@@ -110,7 +110,7 @@ def _batch(this: Guided, at: Choice) -> str:
     for path in company()[: at.batch - 1]:
         dish = path.stem if path.parent == EXAMPLES else path.parent.name
         label = next((n for n, c in enumerate(classes) if shows(dish, c)), None)
-        name = dish_name(dish) if label is None else f"{label}: {dish_name(classes[label])}"
+        name = dish_name(dish) if label is None else f"{label}: {this.inside.card.labels[label]}"
         cards.append(_card(_seen(path, this.inside.preprocess), name))
     return (
         f'<div class="batch" role="img" aria-label="A batch of {len(cards)} photos">'
