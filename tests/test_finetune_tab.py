@@ -208,7 +208,7 @@ def test_what_cannot_be_started_is_said(visit: Visiting, tmp_path: Path, photos:
     expect(page.locator("#run-about")).to_contain_text("bundled model")
     expect(page.get_by_role("button", name="Start", exact=True)).to_be_disabled()
     page.get_by_label("Name of the new model").fill("a/b")
-    expect(page.locator("#run-about")).to_contain_text("file name")
+    expect(page.locator("#run-about")).to_contain_text("cannot be a name")
     page.get_by_label("Name of the new model").fill("pasta 'n' more")
     expect(page.locator("#run-command textarea")).to_have_value(re.compile("pasta"))
     choose_start(page, "from scratch: Ti/16")
