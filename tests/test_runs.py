@@ -89,7 +89,7 @@ def test_a_run_and_its_command_give_the_same(runs: Runs, made: Path, vit_home: P
         runs.start(wanted, BEN)
     with pytest.raises(RunError, match="Only who started pasta"):
         runs.rename(run.id, "mine now", BEN)
-    with pytest.raises(ValueError, match="file name"):
+    with pytest.raises(ValueError, match="cannot be a name"):
         runs.rename(run.id, "../pasta", ANN)
     runs.rename(run.id, " noodles ", ANN)
     run = runs.get(run.id)
